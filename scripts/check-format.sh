@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Fails, naming them, when Go files are not as gofmt writes them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# dot and underscore folders and testdata are not Go's to build, nor gofmt's to judge
+unformatted=$(find . \( -name '.?*' -o -name '_*' -o -name testdata \) -prune -o -name '*.go' -print0 | xargs -0 "$(go env GOROOT)/bin/gofmt" -l)
+if [ -n "$unformatted" ]; then
+  printf 'not formatted (gofmt -w them):\n%s\n' "$unformatted" >&2
+  exit 1
+fi
