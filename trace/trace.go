@@ -1,0 +1,266 @@
+// Package trace is the vocabulary that every stage shares: what one recorded event is, and the processes,
+// threads and modules it speaks of. It holds no algorithm and depends on nothing of hbtrace's.
+//
+// The life of an event: an agent writes a raw record into the ring (segment/layout.h); the collector turns it
+// into an [Event] whose stack is one id of the stacktable; blockbuf keeps it; tracefile stores it;
+// visualize reads it back through [Source].
+package trace
+
+import "time"
+
+// ProcID, ThreadID and ModuleID are unique within one recording and start at 1; 0 means unknown.
+// An operating system's pid or tid may occur several times in a recording, these never do.
+type (
+	ProcID   uint32
+	ThreadID uint32
+	ModuleID uint32
+)
+
+// StackID names a node of the recording's (parent, address) table: the stack that ends in that node.
+// 0 is the empty stack.
+type StackID uint32
+
+// Ns is a point in time: CLOCK_MONOTONIC nanoseconds of the machine that was recorded.
+type Ns int64
+
+// Kind says what an event is.
+type Kind uint8
+
+const (
+	KindCPU         Kind = iota + 1 // periodic async sample; CPU is its weight. The CPU profile is computed from these (and KindThreadExit's rest) alone
+	KindGap                         // async sample of a thread that burned CPU and passed no hook: timeline only
+	KindSync                        // sample taken at a hook in a new tick: timeline only
+	KindEnter                       // entered a call that parks; the thread may be blocked from here on
+	KindWait                        // interval [Start, Time]: waited for a lock, condition, semaphore, barrier, thread or futex
+	KindCall                        // interval [Start, Time]: a blocking call longer than the threshold
+	KindRelease                     // let Object go while somebody waited for it; Debt is the delay it caused
+	KindAlloc                       // sampled allocation: Object is the address, Size the bytes asked for, Weight the bytes it stands for
+	KindFree                        // a sampled allocation was freed: Object is the address
+	KindThreadStart                 // first event of a thread
+	KindThreadExit                  // last event of a thread; CPU is the CPU time since its last KindCPU, which nothing else accounts for
+	KindLost                        // Count records of this thread were lost before this moment
+)
+
+// Flags of an event.
+type Flags uint16
+
+const (
+	FlagStackCut     Flags = 1 << iota // callers are missing at the root end
+	FlagStackGuessed                   // at least one frame was found by a guess
+	FlagStackOmitted                   // frames are missing in the middle; a marker frame says how many
+	FlagLate                           // the sample was taken when a call was entered, after the signal was due
+	FlagInterrupted                    // interval ended by EINTR
+	FlagTimedOut                       // interval ended by its time-out: nobody released it
+	FlagFailed                         // interval ended in another error
+	FlagUnwound                        // interval left by exception, cancellation or longjmp
+	FlagOpen                           // interval had not ended when recording did: Time is the end of the recording
+	FlagCertain                        // Releaser is the only candidate
+	FlagNoStack                        // no stack was taken: Stack is 0
+	FlagSameCall                       // the frame at depth Same is the same invocation as the one at that depth before, at another instruction: one span
+)
+
+// Event is one thing that happened on one thread. Fields that a kind does not use are zero.
+//
+// Equal neighbours of a thread (same Kind, Stack, Same == depth of Stack) are merged: Count says how many
+// there were, Start the time of the first, Time that of the last, CPU their sum.
+type Event struct {
+	Kind     Kind
+	Flags    Flags
+	Hook     HookID // the wrapped function at the leaf; 0 for async samples
+	Thread   ThreadID
+	Time     Ns // when; for intervals and merged runs the end
+	Start    Ns // intervals and merged runs: the beginning; otherwise == Time
+	Stack    StackID
+	Same     uint32   // frames, counted from the root, that are the same invocations as in the thread's previous event with a stack
+	Count    uint32   // samples merged into this event; 1 for intervals
+	CPU      int64    // ns of thread CPU time this event stands for (KindCPU, KindThreadExit)
+	Object   uint64   // lock, futex or allocation address, or descriptor
+	Object2  uint64   // condition wait: the mutex
+	Size     uint64   // allocation: bytes asked for
+	Weight   uint64   // allocation: bytes this sample stands for; objects = Weight/Size
+	Debt     int64    // release: ns of delay caused
+	Result   int64    // interval: the call's return value or -errno
+	Owner    ThreadID // wait: who held the object when the wait began; 0 unknown
+	Releaser ThreadID // wait: who let go last before it ended; 0 unknown
+	Release  Ns       // wait: when the releaser let go; release: when the lock had been taken (0 unknown)
+}
+
+// HookID is a number of hooks/table.h. Its name and class are in package hooks, and, for reading files of other
+// versions, in [Meta.Hooks].
+type HookID uint16
+
+// Process is one process of the recording; exec starts a new one.
+type Process struct {
+	ID      ProcID
+	Parent  ProcID // the recorded process that forked it or that exec replaced; 0 none
+	PID     int    // in the recorder's pid namespace where known, else as the process saw itself
+	PPID    int
+	Start   Ns
+	End     Ns     // 0: still running when the recording ended
+	Exe     string // path as the process saw it
+	Cmdline []string
+	Forked  bool // began by fork without exec
+	// Doubt: what this process could not record; see segment/layout.h hb_proc for each.
+	Doubt ProcDoubt
+}
+
+// ProcDoubt counts what is missing or uncertain in one process.
+type ProcDoubt struct {
+	Lost, SignalsForeign, SignalsStray, WalksRefused, AllocTableFull, HooksUnresolved, BootAllocs, ModulesLost uint64
+	SyncOnly, MutexOpaque, HandlerChained                                                                      bool
+	Disabled                                                                                                   string // why the agent stopped recording; "" = it did not
+}
+
+// Thread is one thread of the recording.
+type Thread struct {
+	ID           ThreadID
+	Proc         ProcID
+	Parent       ThreadID // who created it; 0 unknown
+	TID          int
+	Name         string // the last name it had
+	Start        Ns
+	End          Ns   // 0: still alive when the recording ended
+	StartRoutine Addr // zero for main threads and lazily met ones
+	Main, Lazy   bool
+	CPU          int64 // ns of CPU time used while recorded, sampled or not; -1 unknown
+	// Exact counters, kept whether sampled or not.
+	AllocObjects, AllocBytes, FreeObjects uint64
+	Calls, CallsSlow, Waits               uint64
+	WaitNs                                int64
+	Lost                                  uint64 // records dropped
+	Samples, SignalsSent                  uint64
+}
+
+// Module is one mapped object. Addresses in stacks are ELF virtual addresses of a module, so that processes,
+// restarts and ASLR share them.
+type Module struct {
+	ID      ModuleID
+	Path    string // as mapped; "[vdso]" for the vDSO
+	BuildID string // lower-case hex; "" none
+	Kind    ModuleKind
+	// Where it was mapped first; pprof wants a range. Bias = address - ELF virtual address.
+	Lo, Hi, Bias uint64
+	// Variables are the module's that threads waited for, by ELF virtual address of what they waited for.
+	Variables map[uint64]Variable
+}
+
+// Variable is a place in a module's data.
+type Variable struct {
+	Name string // demangled
+	Off  uint64 // bytes from its beginning
+}
+
+// ModuleKind tells files from the rest.
+type ModuleKind uint8
+
+const (
+	ModuleELF ModuleKind = iota
+	ModuleVDSO
+	ModuleAnon // executable memory with no file: JIT code, trampolines; addresses are absolute
+)
+
+// Addr is an address as stacks hold it.
+type Addr struct {
+	Module ModuleID // 0: in no known module, Off is absolute
+	Off    uint64   // ELF virtual address in Module
+}
+
+// How says how a frame was found: the HB_PC_* numbers of segment/layout.h.
+type How uint8
+
+const (
+	HowExact  How = iota + 1 // the interrupted instruction: symbolise this very address
+	HowCaller                // a hook's own return address
+	HowFP                    // return address, by frame pointer
+	HowTable                 // return address, by unwind table
+	HowGuess                 // return address, sniffed
+	HowMark                  // no address: Addr.Off frames were omitted here
+)
+
+// Node is one frame of a stack: the frame and, through Parent, its callers.
+type Node struct {
+	Parent StackID // 0: outermost frame
+	Addr   Addr
+	How    How
+}
+
+// Lookup is the address to symbolise a frame with: the call instruction, not the return address behind it.
+func (n Node) Lookup() uint64 {
+	if n.How == HowExact || n.Addr.Off == 0 {
+		return n.Addr.Off
+	}
+	return n.Addr.Off - 1
+}
+
+// SymFrame is one function at an address; inlined calls give several per address, innermost first.
+type SymFrame struct {
+	Func    string // demangled
+	Linkage string // as in the symbol table
+	File    string
+	Line    int
+	Inlined bool // this function was inlined into the next one
+}
+
+// Meta describes a recording.
+type Meta struct {
+	Version                          string    // of the hbtrace that recorded
+	Started                          time.Time // wall clock at StartNs
+	StartNs                          Ns        // first instant of the recording
+	EndNs                            Ns
+	BoottimeOffset                   int64 // CLOCK_BOOTTIME - CLOCK_MONOTONIC at start
+	Host, Kernel, Arch               string
+	CPUs                             int
+	Command                          []string
+	Features                         []string // cpu, alloc, lock, syscall
+	Freq                             int      // periodic samples per second of CPU
+	TickNs                           int64
+	AllocPeriod                      uint64
+	CallThresholdNs, LockThresholdNs int64
+	ExitStatus                       int                 // of the recorded command; -1 unknown
+	ExitSignal                       int                 // it died by this signal; 0 none
+	Hooks                            map[HookID]HookInfo // the table in force when it was recorded
+}
+
+// HookInfo names a hook for readers of the file.
+type HookInfo struct {
+	Name, Class, Object string
+}
+
+// Stats is the account of one recording: what it kept, what it lost and what it cost.
+type Stats struct {
+	Records, RecordBytes                     uint64 // raw records drained from the ring
+	Lost                                     uint64 // records dropped by agents
+	Gaps                                     uint64 // sequence gaps that were seen in the stream (each is a KindLost event)
+	Broken                                   uint64 // records that made no sense: skipped
+	Events, EventBytes                       uint64 // stored, after merging
+	Overwritten                              uint64 // events that the block buffer no longer had when they were to be stored
+	Nodes                                    uint64
+	Ticks, TicksMissed, TicksLateNs          uint64 // sampler
+	SignalsSent, SignalsFailed, SignalsStuck uint64
+	ThreadsUnslotted, ProcsUnslotted         uint64
+	SubbufsLost                              uint64 // sub-buffers given up because a producer died holding one
+	SegvAttachRefused                        uint64 // processes that refused the segment
+	CollectorCPU, SamplerCPU                 time.Duration
+	TargetCPU                                time.Duration // user+system of the recorded command and its waited-for children
+	Notes                                    []string      // one line each: what could not be hooked or recorded, and why
+	Complete                                 bool          // the recording was closed properly
+}
+
+// Source is a recording that can be read. Implementations: tracefile.Reader, and in tests a slice.
+// Methods other than Events may be called from several goroutines; results must not be modified.
+type Source interface {
+	Meta() *Meta
+	Stats() *Stats
+	Processes() []Process
+	Threads() []Thread
+	Modules() []Module
+	// Node returns a stack's leaf frame; Node(0) is the zero Node.
+	Node(StackID) Node
+	// Nodes is the number of nodes: ids run from 1 to Nodes().
+	Nodes() int
+	// Events calls f for every event in stored order. Events of one thread come in the order they
+	// happened; threads interleave roughly by time. The Event is reused between calls.
+	Events(f func(*Event) error) error
+	// Symbols resolves a node's frame, innermost inlined function first; nil when nothing is known.
+	Symbols(StackID) []SymFrame
+}
