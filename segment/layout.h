@@ -1,0 +1,412 @@
+/* layout.h: the session's shared memory, byte by byte, for the agent (C) and the collector (Go).
+ *
+ * One sealed memfd per session, mapped MAP_SHARED by every process of the session, by the collector
+ * and by the sampler:
+ *
+ *   offset 0             struct hb_header       geometry, configuration, the tick
+ *   header.procs_off     struct hb_proc[]       one slot per process
+ *   header.threads_off   struct hb_thread[]     one slot per thread
+ *   header.ring_ctl_off  struct hb_subbuf[]     K sub-buffer controls
+ *   header.ring_data_off K * ring_bytes         K sub-buffers, each a power of two
+ *
+ * Who may write what is said at each field. The collector trusts nothing that an agent writes: it
+ * copies cursors and records locally, then bounds-checks (the target may scribble anything here).
+ * The agent copies the geometry once at attach, after checking magic, version and sizes.
+ *
+ * Fields are grouped by writer, a cache line per group, so that the sampler polling a state word does
+ * not slow the thread that counts its allocations on the next line.
+ *
+ * Times: "_ns" is CLOCK_MONOTONIC nanoseconds; "_cycles" is the raw cycle counter of hb_stamp().
+ * The Go side (zlayout.go) is generated from this file by segment/gen and fails to compile when it drifts.
+ */
+#ifndef HB_LAYOUT_H
+#define HB_LAYOUT_H
+
+#include <stdint.h>
+
+#define HB_MAGIC 0x3165636172746268ull /* "hbtrace1", little endian */
+#define HB_ABI_VERSION 1u
+
+#define HB_NAME_BYTES 16 /* TASK_COMM_LEN */
+#define HB_MAX_FRAMES 384 /* frames kept of one stack; deeper ones keep both ends */
+#define HB_ROOT_FRAMES 127 /* of these, how many at the root end when a stack is cut in the middle */
+#define HB_MAX_RECORD 4096 /* bytes of the largest record, a multiple of 8 */
+
+/* ---- header.features: what the session records (immutable) ---- */
+#define HB_FEATURE_CPU 1u
+#define HB_FEATURE_ALLOC 2u
+#define HB_FEATURE_LOCK 4u
+#define HB_FEATURE_CALL 8u
+
+struct hb_header {
+  /* -- written by the collector before anyone else maps the segment; immutable -- */
+  uint64_t magic;
+  uint32_t version;
+  uint32_t header_bytes;
+  uint64_t segment_bytes;
+  uint64_t procs_off;
+  uint64_t threads_off;
+  uint64_t ring_ctl_off;
+  uint64_t ring_data_off;
+  uint32_t procs_cap;
+  uint32_t threads_cap;
+  uint32_t proc_bytes;   /* sizeof(struct hb_proc) */
+  uint32_t thread_bytes; /* sizeof(struct hb_thread) */
+  uint32_t subbuf_bytes; /* sizeof(struct hb_subbuf) */
+  uint32_t ring_count;   /* K */
+  uint64_t ring_bytes;   /* of one sub-buffer, a power of two */
+  uint32_t features;     /* HB_FEATURE_* */
+  uint32_t signal;       /* the sampling signal */
+  uint64_t tick_ns;      /* length of a tick */
+  uint64_t alloc_period; /* mean bytes between sampled allocations; 1 = all */
+  uint64_t call_threshold_ns;  /* blocking calls shorter than this leave only counters */
+  uint64_t lock_threshold_ns;  /* contended waits shorter than this leave only counters */
+  uint64_t release_debt_ns;    /* delay a lock's releases must have caused before one is recorded */
+  uint64_t cycles_mult;  /* ns = (cycles * cycles_mult) >> 32; 0: hb_stamp() is already ns */
+  uint32_t cookie;       /* si_value of our signal: cookie | kind in the low 8 bits; low 8 bits 0 here */
+  uint32_t alloc_slots;  /* entries of each process's table of sampled live addresses, a power of two */
+  uint64_t reserved0[8];
+  /* -- own line; written by the sampler each tick, read by every hook -- */
+  _Alignas(64) _Atomic uint64_t tick; /* CLOCK_MONOTONIC / tick_ns; 0 = not started, hooks take no samples */
+  /* -- own line; written by the collector -- */
+  _Alignas(64) _Atomic uint64_t heartbeat_ns; /* last drain; an agent whose ring is full and whose collector
+                                               has been silent for HB_SILENCE_NS stops recording */
+  _Atomic uint32_t recording; /* 1 while the session records; 0 = hooks pass through */
+  /* -- own line; written by agents (fetch-and-add) -- */
+  _Alignas(64) _Atomic uint32_t next_proc_uid;   /* last uid given; uids start at 1 */
+  _Atomic uint32_t next_thread_uid;
+  _Atomic uint32_t threads_high; /* one above the highest thread slot ever claimed */
+  _Atomic uint32_t procs_high;
+  _Atomic uint64_t threads_unslotted; /* threads that found no free slot: not recorded, counted */
+  _Atomic uint64_t procs_unslotted;
+};
+#define HB_SILENCE_NS 3000000000ull
+
+/* ---- processes ----
+ * FREE -> CLAIMING (agent, CAS) -> LIVE (agent, release store, identity filled)
+ *      -> EXITED (agent at exit, or the collector when the process is gone)
+ *      -> FREE (collector only, after it has read what was there and the process is gone) */
+enum { HB_PROC_FREE, HB_PROC_CLAIMING, HB_PROC_LIVE, HB_PROC_EXITED };
+
+/* hb_proc.flags */
+#define HB_PROCF_FORKED 1u        /* claimed by a fork child: modules are the parent's */
+#define HB_PROCF_SYNC_ONLY 2u     /* the target keeps the sampling signal for itself: never signal it */
+#define HB_PROCF_MUTEX_OPAQUE 4u  /* lock word layout not recognised: locks are tried before they are waited for */
+#define HB_PROCF_HANDLER_CHAINED 8u /* the target has a handler of its own for the signal: ours calls it, and nobody sends
+                                     the signal: threads are asked through ask_leave */
+#define HB_PROCF_ALLOC_FOREIGN 16u  /* malloc resolved outside libc (jemalloc, tcmalloc, …) */
+#define HB_PROCF_NO_RSEQ 32u
+
+/* hb_proc.disabled: why the agent stopped recording in this process; 0 = it records */
+enum {
+  HB_OFF_NO,
+  HB_OFF_COLLECTOR_SILENT, /* ring full and no heartbeat for HB_SILENCE_NS */
+  HB_OFF_NO_MEMORY,        /* mmap of thread memory failed */
+  HB_OFF_NO_CLOCK,         /* no usable CLOCK_MONOTONIC */
+  HB_OFF_UNRESOLVED,       /* a function that every program needs could not be resolved */
+  HB_OFF_SECCOMP,          /* the target confined its system calls: none of ours may be the one that kills it */
+};
+
+struct hb_proc {
+  /* written by the agent that claimed the slot */
+  _Atomic uint32_t state;
+  _Atomic uint32_t uid;       /* session-unique, from header.next_proc_uid */
+  uint32_t pid;               /* as the process sees it (its own pid namespace) */
+  uint32_t parent_uid;        /* fork: uid of the forking process; exec and first: 0 */
+  uint32_t host_pid;          /* from SO_PEERCRED via hb_hello for attached processes; 0 for fork children */
+  uint32_t ppid;              /* getppid() at claim */
+  uint64_t start_ns;
+  _Atomic uint32_t flags;     /* HB_PROCF_* */
+  _Atomic uint32_t disabled;  /* HB_OFF_* */
+  _Atomic uint32_t modules_gen; /* bumped when modules came or went (dlopen, dlclose) */
+  _Atomic uint32_t modules_lost; /* MODULE records that the ring had no room for */
+  /* counters of doubt, written by any thread of the process (relaxed adds) */
+  _Atomic uint64_t lost;            /* records dropped for want of ring space or a free sub-buffer */
+  _Atomic uint64_t signals_foreign; /* sampling signal arrived without our cookie: chained or ignored */
+  _Atomic uint64_t signals_stray;   /* ours, but the slot was not SIGNALLED */
+  _Atomic uint64_t walks_refused;   /* nested deeper than the scratch space: no stack taken */
+  _Atomic uint64_t alloc_table_full; /* sampled allocations whose free cannot be seen */
+  _Atomic uint64_t hooks_unresolved; /* wrapped functions with nothing behind them */
+  _Atomic uint64_t boot_allocs;     /* allocations served before malloc was resolved */
+  uint64_t reserved1[5];
+  _Alignas(64) uint8_t exe[128];    /* path as readlink(/proc/self/exe) gave it, NUL-terminated, may be cut */
+};
+
+/* ---- threads ----
+ * uid == 0: the slot is free. An agent claims a slot by CAS of uid 0 -> HB_UID_CLAIMING, fills it, then
+ * stores the real uid with release. It is freed by the thread itself at its exit (THREAD_EXIT record
+ * written, state EXITED, uid 0), or by the collector when the thread is seen to be gone. */
+#define HB_UID_CLAIMING 0xffffffffu
+
+/* hb_thread.state: the handshake of syscallproxy/proxy.h
+ *   RUNNING  -> SIGNALLED  sampler, CAS, before it sends the signal
+ *   RUNNING  -> BLOCKED    thread, CAS, entering a call that can sleep
+ *   RUNNING  -> EXITED     thread, CAS, leaving for good
+ *   SIGNALLED-> RUNNING    thread, in the handler or after consuming the signal; the sampler if sending failed
+ *   BLOCKED  -> RUNNING    thread, plain release store
+ * A thread whose target has the signal masked rests in MASKED instead of RUNNING: a pending signal of ours would
+ * swallow one of the target's own (standard signals do not queue). The sampler then asks without a signal:
+ *   MASKED   -> ASKED      sampler, CAS; the sample is taken at the thread's next hook
+ *   ASKED    -> MASKED or BLOCKED  thread */
+enum { HB_RUNNING, HB_SIGNALLED, HB_BLOCKED, HB_EXITED, HB_MASKED, HB_ASKED };
+
+/* hb_thread.ask: what the sample that the signal stands for is to be */
+enum { HB_ASK_PERIODIC = 1, HB_ASK_GAP = 2 };
+
+/* hb_thread.flags */
+#define HB_THREADF_MAIN 1u      /* the process's first thread */
+#define HB_THREADF_LAZY 2u      /* met at a hook, not seen at its creation: start time is that of the meeting */
+#define HB_THREADF_STACK_GUESSED 4u /* stack_hi is an estimate */
+
+struct hb_thread {
+  /* -- line 0: the handshake; thread and sampler -- */
+  _Atomic uint32_t state;
+  _Atomic uint32_t ask;        /* written by the sampler before its CAS */
+  _Atomic uint64_t asked_ns;   /* when the signal was sent; sampler */
+  _Atomic uint32_t ask_leave;  /* HB_ASK_*: the thread burned CPU inside a proxied call; it samples itself, with that
+                                call's stack, when it leaves it. Sampler sets, thread clears */
+  uint32_t pad1;
+  uint64_t reserved4[5];
+  /* -- line 1-2: identity; written at claim, immutable until the slot is freed -- */
+  _Alignas(64) _Atomic uint32_t uid;
+  uint32_t proc;               /* index of the process slot */
+  uint32_t proc_uid;
+  uint32_t tid;                /* as the process sees it */
+  uint32_t parent_uid;         /* thread that called pthread_create; 0 unknown */
+  _Atomic uint32_t flags;      /* HB_THREADF_* */
+  uint64_t start_ns;
+  uint64_t start_routine;
+  uint64_t stack_hi;
+  uint8_t name[HB_NAME_BYTES];
+  uint64_t cpu_start_ns;       /* thread CPU time when the slot was claimed */
+  uint64_t thread_pointer;     /* its pthread_t on glibc and musl */
+  /* -- line 3: written by the thread on hook paths, read by collector and sampler -- */
+  _Alignas(64) _Atomic uint64_t last_tick; /* tick of the last sample taken, whatever its kind */
+  _Atomic uint64_t alloc_objects;
+  _Atomic uint64_t alloc_bytes;
+  _Atomic uint64_t free_objects;
+  _Atomic uint64_t calls;      /* blocking-call hooks passed */
+  _Atomic uint64_t calls_slow; /* of them, longer than the threshold */
+  _Atomic uint64_t waits;      /* contended lock waits */
+  _Atomic uint64_t wait_ns;    /* their sum, recorded or not */
+  /* -- line 4: what the thread is in right now; thread writes, anyone reads -- */
+  _Alignas(64) _Atomic uint32_t in_hook; /* hook id, 0 = none */
+  _Atomic uint32_t in_owner_tid; /* lock's owner when the wait began; 0 unknown */
+  _Atomic uint64_t in_object;  /* address of the lock, or the descriptor */
+  _Atomic uint64_t in_tick;    /* header.tick at entry: since when, to a tick */
+  _Atomic uint64_t in_pc;      /* return address of the hook */
+  uint64_t reserved2[4];
+  /* -- line 5: loss and sequence; thread -- */
+  _Alignas(64) _Atomic uint32_t seq; /* records written or dropped by this thread so far */
+  _Atomic uint32_t lost;       /* of them dropped */
+  _Atomic uint64_t cpu_ns;     /* thread CPU time at the last sample that read it */
+  _Atomic uint64_t samples;    /* async samples taken */
+  uint64_t reserved3[5];
+};
+
+/* ---- ring ----
+ * A producer takes `lock` (0 -> its thread uid), copies a whole record at head, publishes head with release,
+ * stores 0 to lock. It never waits: a taken lock or a full sub-buffer means the next one; all K tried means
+ * the record is dropped and counted. The consumer never takes the lock; only when the process that holds
+ * it is known to be dead does it store 0 there. head - tail <= ring_bytes; both only grow. */
+struct hb_subbuf {
+  /* written by producers under lock */
+  _Alignas(64) _Atomic uint32_t lock;
+  uint32_t pad0;
+  _Atomic uint64_t head;
+  /* written by the consumer */
+  _Alignas(64) _Atomic uint64_t tail;
+  uint64_t pad1[7];
+};
+
+/* ---- records ----
+ * Every record starts with hb_rec and is a multiple of 8 bytes; it never wraps (a PAD record fills the end).
+ * Records of one thread may lie in several sub-buffers: `seq` (per thread, counting dropped ones) orders
+ * them and shows what is missing. */
+enum hb_rec_type {
+  HB_REC_PAD,       /* fills a sub-buffer's end: only `bytes` and `type` mean anything */
+  HB_REC_PROC,      /* hb_rec_proc: a process began (once per attach or fork child) */
+  HB_REC_MODULE,    /* hb_rec_module: an object was mapped before this moment */
+  HB_REC_THREAD,    /* hb_rec_thread: repeats the slot's identity; first record of a thread */
+  HB_REC_SAMPLE,    /* hb_rec_sample */
+  HB_REC_INTERVAL,  /* hb_rec_interval: a wait or a slow call that has ended */
+  HB_REC_RELEASE,   /* hb_rec_release: something was let go while somebody waited for it */
+  HB_REC_ALLOC,     /* hb_rec_alloc */
+  HB_REC_FREE,      /* hb_rec_free: a sampled allocation was freed */
+  HB_REC_NAME,      /* hb_rec_name: the thread was renamed */
+  HB_REC_THREAD_EXIT, /* hb_rec_exit: the thread's last record; its totals */
+  HB_REC_PROC_EXIT, /* hb_rec without payload: the process is about to exit or exec */
+  HB_REC_TYPES
+};
+
+struct hb_rec {
+  uint32_t bytes;  /* whole record */
+  uint8_t type;
+  uint8_t flags;   /* HB_RECF_* */
+  uint16_t hook;   /* hook id (hooks/table.h), 0 = none */
+  uint32_t thread; /* thread uid */
+  uint32_t seq;
+  uint64_t time_ns; /* when it was taken; for intervals, their end */
+};
+
+/* hb_rec.flags */
+#define HB_RECF_CONSUMED 1u  /* sample: the signal was consumed at a call's entry, so the stack is late */
+#define HB_RECF_INTERRUPTED 2u /* interval: ended by EINTR */
+#define HB_RECF_TIMEDOUT 4u  /* interval: ended by its time-out */
+#define HB_RECF_FAILED 8u    /* interval: the call returned another error */
+#define HB_RECF_HELD 32u /* with CONSUMED: since its last call the thread ran for longer than a signal takes to arrive, so the
+                          stack says little of where that time went; other samples of such runs do */
+#define HB_RECF_UNWOUND 16u  /* interval: left by an exception, cancellation or longjmp */
+
+/* A stack as a delta against the stack in the same thread's previous stack-carrying record.
+ * `same` frames counted from the root are the same invocations as in that record; `count` program
+ * counters follow, root side first, leaf last. A record with HB_STACK_FULL has same == 0 and stands alone.
+ * An absent stack has HB_STACK_NONE and leaves the thread's previous stack in force. */
+struct hb_stack {
+  uint16_t same;
+  uint16_t count;
+  uint16_t flags;   /* HB_STACK_* */
+  uint16_t reserved;
+  uint32_t omitted; /* frames left out between both ends; the marker pc stands where they were */
+  uint32_t reserved2;
+};
+#define HB_STACK_FULL 1u
+#define HB_STACK_NONE 2u
+#define HB_STACK_CUT 4u     /* the walk stopped before the thread's first frame: callers are missing */
+#define HB_STACK_GUESSED 8u /* at least one frame was found by a guess (frame pointer where none is promised) */
+#define HB_STACK_OMITTED 16u
+#define HB_STACK_SAME_CALL 32u /* the first of the `count` frames is the same invocation as the frame that stood at
+                                that depth before, at another instruction: one span, two addresses */
+
+/* A pc's top four bits say how the frame was found; the low 60 are the address, or the number of frames
+ * omitted for HB_PC_MARK. */
+#define HB_PC_SHIFT 60
+enum {
+  HB_PC_EXACT = 1, /* the interrupted instruction itself (leaf of an async sample, frame under a signal) */
+  HB_PC_CALLER,    /* return address of the hook's own frame: certain */
+  HB_PC_FP,        /* return address, by frame pointer */
+  HB_PC_TABLE,     /* return address, by unwind table */
+  HB_PC_GUESS,     /* return address, sniffed */
+  HB_PC_MARK,      /* not an address: so many frames omitted here */
+};
+
+/* hb_rec_sample.kind */
+enum { HB_SAMPLE_SYNC = 1, /* a hook in a new tick */
+       HB_SAMPLE_ENTER,    /* entering a call that parks: the thread may be blocked from here on */
+       HB_SAMPLE_PERIODIC, /* async, for the CPU profile */
+       HB_SAMPLE_GAP       /* async, CPU burned with no hook passed: timeline only */ };
+
+struct hb_rec_sample {
+  struct hb_rec rec;
+  uint32_t kind;
+  uint32_t reserved;
+  uint64_t cpu_ns;  /* thread CPU time (CLOCK_THREAD_CPUTIME_ID) at the sample; 0 = not read */
+  uint64_t object;  /* ENTER: lock address or descriptor; others 0 */
+  struct hb_stack stack; /* program counters follow */
+};
+
+struct hb_rec_interval {
+  struct hb_rec rec;
+  uint64_t start_ns;
+  uint64_t object;      /* lock or futex address, or descriptor, or 0 */
+  uint64_t object2;     /* cond_wait: the mutex */
+  int64_t result;       /* return value, or -errno */
+  uint32_t owner_tid;   /* lock owner's tid when the wait began; 0 = unknown or not a lock */
+  uint32_t releaser;    /* thread uid that let go last before the wait ended; 0 = unknown */
+  uint64_t release_ns;  /* when it let go; 0 = unknown */
+  struct hb_stack stack;
+};
+
+struct hb_rec_release {
+  struct hb_rec rec;    /* time_ns: just before the object was let go */
+  uint64_t object;
+  uint64_t debt_ns;     /* delay caused by releases of this object since the last recorded one, this included */
+  uint64_t acquired_ns; /* when this thread took the lock; 0 = unknown */
+  uint32_t woken;       /* futex wake: how many the kernel woke; others: waiters registered */
+  uint32_t reserved;
+  struct hb_stack stack;
+};
+
+struct hb_rec_alloc {
+  struct hb_rec rec;
+  uint64_t addr;
+  uint64_t bytes;  /* asked for */
+  uint64_t period; /* mean sampling gap in force on this thread, bytes; the collector weights with it */
+  uint32_t tracked; /* 1: a FREE will follow when it is freed */
+  uint32_t reserved;
+  struct hb_stack stack;
+};
+
+struct hb_rec_free {
+  struct hb_rec rec;
+  uint64_t addr;
+};
+
+struct hb_rec_thread {
+  struct hb_rec rec;
+  uint32_t proc_uid;
+  uint32_t tid;
+  uint32_t parent_uid;
+  uint32_t flags; /* HB_THREADF_* */
+  uint64_t start_ns;
+  uint64_t start_routine;
+  uint64_t cpu_start_ns;
+  uint8_t name[HB_NAME_BYTES];
+};
+
+struct hb_rec_name {
+  struct hb_rec rec;
+  uint8_t name[HB_NAME_BYTES];
+  uint32_t of; /* uid of the thread that got the name; 0: the one that wrote the record */
+  uint32_t reserved;
+};
+
+struct hb_rec_proc {
+  struct hb_rec rec;
+  uint32_t proc_uid;
+  uint32_t proc_slot;
+  uint32_t pid;
+  uint32_t parent_uid;
+  uint32_t flags; /* HB_PROCF_* */
+  uint32_t reserved;
+};
+
+struct hb_rec_module {
+  struct hb_rec rec;
+  uint32_t proc_uid;
+  uint32_t path_bytes;
+  uint64_t bias;    /* address - ELF virtual address */
+  uint64_t lo, hi;  /* addresses covered by its PT_LOAD segments, [lo, hi) */
+  /* path follows, not NUL-terminated, padded to 8; empty = the main program */
+};
+
+struct hb_rec_exit {
+  struct hb_rec rec;
+  uint64_t cpu_ns;
+  uint64_t alloc_objects, alloc_bytes, free_objects;
+  uint64_t calls, calls_slow, waits, wait_ns;
+};
+
+/* ---- handing over the segment: one SEQPACKET message from the collector with the memfd attached, and behind it that
+ * of the unwind tables (unwind/modules.h) when tables_bytes is not 0 ----
+ * The agent answers with one hb_ready; without a readable answer the collector assumes that the process went away.
+ * With tables, the collector then sends one more message, of any content, when the process's are published; the agent
+ * waits for it for HB_TABLES_WAIT_MS, closes and goes on. */
+#define HB_TABLES_WAIT_MS 100
+struct hb_hello {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t host_pid;
+  uint64_t segment_bytes;
+  uint64_t tables_bytes; /* of the second descriptor; 0: there is none */
+};
+struct hb_ready {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t refused; /* HB_REFUSE_*, 0 = attached */
+  uint32_t proc_slot;
+  uint32_t proc_uid;
+};
+enum { HB_REFUSE_NO, HB_REFUSE_VERSION, HB_REFUSE_MMAP, HB_REFUSE_NO_SLOT, HB_REFUSE_UNRESOLVED };
+
+#endif
