@@ -1,0 +1,78 @@
+/* arch_amd64.h: everything that is x86-64 in the agent: system calls, the cycle counter, registers at a
+ * signal, the signal return trampoline. Another architecture is another file with the same names. */
+#ifndef HB_ARCH_H
+#define HB_ARCH_H
+
+#include <stdint.h>
+
+#define HB_ELF_MACHINE 62 /* EM_X86_64 */
+#define HB_VDSO_CLOCK "__vdso_clock_gettime"
+#define HB_HAVE_CYCLES 1
+
+/* system call numbers, arch/x86/entry/syscalls/syscall_64.tbl */
+enum {
+  HB_SYS_read = 0, HB_SYS_write = 1, HB_SYS_open = 2, HB_SYS_close = 3, HB_SYS_mmap = 9, HB_SYS_munmap = 11,
+  HB_SYS_rt_sigaction = 13, HB_SYS_rt_sigprocmask = 14, HB_SYS_madvise = 28, HB_SYS_getpid = 39,
+  HB_SYS_socket = 41, HB_SYS_connect = 42, HB_SYS_sendto = 44, HB_SYS_recvmsg = 47, HB_SYS_setsockopt = 54,
+  HB_SYS_readlink = 89, HB_SYS_getrusage = 98, HB_SYS_getppid = 110, HB_SYS_rt_sigtimedwait = 128, HB_SYS_prctl = 157,
+  HB_SYS_gettid = 186, HB_SYS_futex = 202, HB_SYS_clock_gettime = 228, HB_SYS_exit_group = 231,
+  HB_SYS_prlimit64 = 302, HB_SYS_seccomp = 317,
+};
+
+/* A system call without libc: errno is not touched; failure is -errno in the result. signal-safe */
+static inline long hb_sys6(long n, long a, long b, long c, long d, long e, long f) {
+  long r;
+  register long r10 __asm__("r10") = d;
+  register long r8 __asm__("r8") = e;
+  register long r9 __asm__("r9") = f;
+  __asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                   : "rcx", "r11", "memory");
+  return r;
+}
+
+/* Raw cycle counter: unordered, constant rate where the collector says so (header.cycles_mult != 0). signal-safe */
+static inline uint64_t hb_cycles(void) {
+  uint32_t lo, hi;
+  __asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
+  return (uint64_t)hi << 32 | lo;
+}
+
+/* Address of the thread control block: in glibc and musl it equals pthread_self() and lies at the upper end
+ * of the stack that the library made for the thread. signal-safe */
+static inline uintptr_t hb_thread_pointer(void) {
+  uintptr_t tp;
+  __asm__("mov %%fs:0,%0" : "=r"(tp));
+  return tp;
+}
+
+/* Registers of the interrupted code, from the kernel's struct ucontext (arch/x86/include/uapi/asm/sigcontext.h):
+ * uc_flags, uc_link, uc_stack (24 bytes), then r8..r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip. */
+static inline void hb_ucontext_regs(const void *uc, uintptr_t *pc, uintptr_t *sp, uintptr_t *bp) {
+  const uint64_t *g = (const uint64_t *)((const char *)uc + 40);
+  *bp = g[10];
+  *sp = g[15];
+  *pc = g[16];
+}
+
+/* The kernel wants a restorer on x86-64. These are the bytes that unwinders recognise as a signal frame
+ * (libgcc's and gdb's fall-back compare them); a caller's address minus one must stay inside, hence the nop. */
+__asm__(".text\n.p2align 4\n.byte 0x90\n.globl hb_restorer\n.hidden hb_restorer\n.type hb_restorer,@function\n"
+        "hb_restorer:\n\tmovq $15,%rax\n\tsyscall\n.size hb_restorer,.-hb_restorer\n");
+extern void hb_restorer(void);
+#define HB_SA_RESTORER 0x04000000ul
+
+/* A hook that an exception or a cancellation may cross names our personality routine, so that state which we
+ * published is taken back (sampler and slot would otherwise believe the thread blocked for ever). */
+#define HB_UNWIND_SCOPE __asm__ volatile(".cfi_personality 0x1b, hb_personality")
+
+/* Functions with several glibc versions on this architecture are exported under the one that programs are linked
+ * against; an unversioned export would also capture references to the old ones, whose objects are laid out
+ * differently. */
+#define HB_VERSIONED(symbol) hb_versioned_##symbol
+#define HB_SYMVER(symbol, version) __asm__(".symver hb_versioned_" #symbol "," #symbol "@@@" version)
+HB_SYMVER(pthread_cond_wait, "GLIBC_2.3.2");
+HB_SYMVER(pthread_cond_timedwait, "GLIBC_2.3.2");
+HB_SYMVER(pthread_cond_signal, "GLIBC_2.3.2");
+HB_SYMVER(pthread_cond_broadcast, "GLIBC_2.3.2");
+
+#endif

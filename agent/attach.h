@@ -1,0 +1,261 @@
+/* attach.h: from the environment variable to a mapped, checked segment, and the announcement of who we are. Runs
+ * in the constructor, on the thread that loads us, before main. Whatever goes wrong the program runs on as if
+ * we were not there. */
+#ifndef HB_ATTACH_H
+#define HB_ATTACH_H
+
+#include "hooks/life.h"
+
+#define HB_ENV_SESSION "HBTRACE_SESSION="
+#define HB_AF_UNIX 1
+#define HB_SOCK_SEQPACKET_CLOEXEC (5 | 02000000)
+#define HB_MSG_CMSG_CLOEXEC 0x40000000
+#define HB_MSG_NOSIGNAL 0x4000
+#define HB_HELLO_TIMEOUT_S 5 /* a collector that answers no sooner is none */
+
+extern char **environ __attribute__((weak));
+
+static const char *hb_env(const char *key) {
+  size_t n = hb_strlen(key);
+  if (!&environ || !environ) return NULL;
+  for (char **e = environ; *e; e++) {
+    size_t i = 0;
+    while (i < n && (*e)[i] == key[i]) i++;
+    if (i == n) return *e + n;
+  }
+  return NULL;
+}
+
+/* What the kernel told the process at its start. */
+struct hb_auxv {
+  uint64_t vdso, random;
+};
+
+static struct hb_auxv hb_read_auxv(void) {
+  struct hb_auxv a = {0, 0};
+  uint64_t v[64];
+  long fd = hb_sys3(HB_SYS_open, "/proc/self/auxv", 02000000, 0);
+  if (hb_is_err(fd)) return a;
+  long n = hb_sys3(HB_SYS_read, fd, v, sizeof v);
+  hb_sys1(HB_SYS_close, fd);
+  for (long i = 0; i + 1 < n / 8; i += 2) {
+    if (v[i] == AT_SYSINFO_EHDR) a.vdso = v[i + 1];
+    if (v[i] == AT_RANDOM) a.random = v[i + 1];
+  }
+  return a;
+}
+
+static uint64_t hb_vdso_base;
+
+/* Bounds of the main stack: the kernel put AT_RANDOM's bytes above every frame; below it grows to its limit. */
+static void hb_main_stack(uint64_t random) {
+  uint64_t limit[2] = {8u << 20, 0};
+  hb_sys4(HB_SYS_prlimit64, 0, 3 /* RLIMIT_STACK */, NULL, limit);
+  /* glibc's default for threads: the limit, or 2 MiB when there is none (nptl/nptl-stack.c) */
+  hb.default_stack = !hb.is_glibc ? 0 : limit[0] > (1ull << 40) ? 2u << 20 : limit[0];
+  if (limit[0] > (1ull << 30)) limit[0] = 1ull << 30;
+  if (limit[0] < (8u << 20)) limit[0] = 8u << 20; /* it may be raised later */
+  hb.main_stack_hi = random & ~7ull;
+  hb.main_stack_lo = random > limit[0] ? random - limit[0] : 0;
+}
+
+/* ---- modules ---- */
+
+struct hb_module_buf {
+  struct hb_rec_module r;
+  char path[512];
+};
+
+/* dl_iterate_phdr callback: one MODULE record. init only, under busy */
+static int hb_module_visit(struct dl_phdr_info *info, size_t size, void *arg) {
+  struct hb_tls *t = arg;
+  struct hb_module_buf m;
+  uint64_t lo = UINT64_MAX, hi = 0;
+  (void)size;
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const Elf64_Phdr *p = &info->dlpi_phdr[i];
+    if (p->p_type != PT_LOAD) continue;
+    uint64_t a = info->dlpi_addr + p->p_vaddr;
+    if (a < lo) lo = a;
+    if (a + p->p_memsz > hi) hi = a + p->p_memsz;
+  }
+  if (lo >= hi) return 0;
+  const char *path = info->dlpi_name ? info->dlpi_name : "";
+  if (hb_vdso_base >= lo && hb_vdso_base < hi) path = "[vdso]";
+  size_t n = hb_strlen(path);
+  if (n > sizeof m.path) n = sizeof m.path;
+  hb_rec_init(&m.r.rec, HB_REC_MODULE, 0, 0, hb_now_ns());
+  m.r.proc_uid = hb.uid;
+  m.r.path_bytes = (uint32_t)n;
+  m.r.bias = info->dlpi_addr;
+  m.r.lo = lo;
+  m.r.hi = hi;
+  for (size_t i = 0; i < ((n + 7) & ~7ul); i++) m.path[i] = i < n ? path[i] : 0;
+  if (!hb_put(t, &m.r.rec, (uint32_t)(sizeof m.r + ((n + 7) & ~7ul)), NULL, 0))
+    hb_add_relaxed(&hb.slot->modules_lost, 1u);
+  return 0;
+}
+
+static void hb_modules_announce(struct hb_tls *t) {
+  if (!hb_real.iterate || !hb_begin(t)) return;
+  if (!t->announced) hb_announce(t);
+  ((hb_iterate_fn)hb_real.iterate)(hb_module_visit, t);
+  hb_end(t);
+}
+
+/* ---- the segment ---- */
+
+struct hb_iovec {
+  void *base;
+  size_t len;
+};
+struct hb_msghdr {
+  void *name;
+  uint32_t namelen, pad;
+  struct hb_iovec *iov;
+  size_t iovlen;
+  void *control;
+  size_t controllen;
+  int flags;
+};
+
+/* Ask the collector for the segment. Returns the socket, with fd[0] the memfd and fd[1] that of the unwind tables (-1:
+ * none), or a negative error. */
+static long hb_ask(const char *name, struct hb_hello *hello, int fd[2]) {
+  struct {
+    uint16_t family;
+    char path[108];
+  } addr;
+  union {
+    char bytes[64];
+    struct {
+      size_t len;
+      int level, type;
+      int fd[2];
+    } c;
+  } control;
+  size_t n = hb_strlen(name);
+  if (n == 0 || n > 100) return -1;
+  long s = hb_sys3(HB_SYS_socket, HB_AF_UNIX, HB_SOCK_SEQPACKET_CLOEXEC, 0);
+  if (hb_is_err(s)) return s;
+  memset(&addr, 0, sizeof addr);
+  memset(&control, 0, sizeof control);
+  addr.family = HB_AF_UNIX;
+  for (size_t i = 0; i < n; i++) addr.path[1 + i] = name[i];
+  struct hb_timespec limit = {HB_HELLO_TIMEOUT_S, 0};
+  hb_sys6(HB_SYS_setsockopt, s, 1 /* SOL_SOCKET */, 20 /* SO_RCVTIMEO */, (long)&limit, sizeof limit, 0);
+  struct hb_iovec iov = {hello, sizeof *hello};
+  struct hb_msghdr m = {NULL, 0, 0, &iov, 1, &control, sizeof control, 0};
+  if (hb_is_err(hb_sys3(HB_SYS_connect, s, &addr, 3 + n)) ||
+      hb_sys3(HB_SYS_recvmsg, s, &m, HB_MSG_CMSG_CLOEXEC) != sizeof *hello || m.controllen < sizeof control.c.len + 12 ||
+      control.c.level != 1 || control.c.type != 1 /* SCM_RIGHTS */) {
+    hb_sys1(HB_SYS_close, s);
+    return -1;
+  }
+  fd[0] = control.c.fd[0];
+  fd[1] = control.c.len >= sizeof control.c.len + 16 ? control.c.fd[1] : -1;
+  return s;
+}
+
+/* Map and check: every size that is used later comes from here. Returns HB_REFUSE_*. */
+static uint32_t hb_map(const struct hb_hello *hello, int fd) {
+  if (hello->magic != HB_MAGIC || hello->version != HB_ABI_VERSION) return HB_REFUSE_VERSION;
+  if (hello->segment_bytes < sizeof(struct hb_header)) return HB_REFUSE_MMAP;
+  long p = hb_sys6(HB_SYS_mmap, 0, (long)hello->segment_bytes, HB_PROT_RW, HB_MAP_SHARED, fd, 0);
+  if (hb_is_err(p)) return HB_REFUSE_MMAP;
+  struct hb_header *h = (struct hb_header *)p;
+  uint64_t len = hello->segment_bytes, k = h->ring_count, cap = h->ring_bytes;
+  int fits = h->magic == HB_MAGIC && h->version == HB_ABI_VERSION && h->header_bytes == sizeof *h &&
+             h->proc_bytes == sizeof(struct hb_proc) && h->thread_bytes == sizeof(struct hb_thread) &&
+             h->subbuf_bytes == sizeof(struct hb_subbuf) && k >= 1 && k <= 256 && cap >= HB_MAX_RECORD * 2 &&
+             (cap & (cap - 1)) == 0 && cap <= len / k && h->procs_off <= len && h->threads_off <= len &&
+             h->ring_ctl_off <= len && h->ring_data_off <= len &&
+             (uint64_t)h->procs_cap * sizeof(struct hb_proc) <= len - h->procs_off &&
+             (uint64_t)h->threads_cap * sizeof(struct hb_thread) <= len - h->threads_off &&
+             k * sizeof(struct hb_subbuf) <= len - h->ring_ctl_off && k * cap <= len - h->ring_data_off &&
+             h->signal >= 1 && h->signal <= 64 && h->tick_ns > 0;
+  if (!fits) {
+    hb_sys2(HB_SYS_munmap, p, len);
+    return HB_REFUSE_VERSION;
+  }
+  struct hb_wiped *w = hb_pages(sizeof *w);
+  uint64_t table = (uint64_t)h->alloc_slots * 8;
+  if (!w || hb_is_err(hb_sys3(HB_SYS_madvise, w, sizeof *w, HB_MADV_WIPEONFORK))) return HB_REFUSE_MMAP;
+  if (h->alloc_slots >= HB_ALLOC_PROBES && (h->alloc_slots & (h->alloc_slots - 1)) == 0 &&
+      (hb.alloc_table = hb_pages(table)) != NULL) {
+    hb_sys3(HB_SYS_madvise, hb.alloc_table, table, HB_MADV_WIPEONFORK);
+    hb.alloc_mask = h->alloc_slots - 1;
+  }
+  hb_store_relaxed(&w->alive, 1u);
+  hb.base = (char *)p;
+  hb.procs = (struct hb_proc *)(hb.base + h->procs_off);
+  hb.threads = (struct hb_thread *)(hb.base + h->threads_off);
+  hb.subbufs = (struct hb_subbuf *)(hb.base + h->ring_ctl_off);
+  hb.ring = hb.base + h->ring_data_off;
+  hb.ring_bytes = cap;
+  hb.ring_count = (uint32_t)k;
+  hb.threads_cap = h->threads_cap;
+  hb.procs_cap = h->procs_cap;
+  hb.features = h->features;
+  hb.signal = h->signal;
+  hb.cookie = h->cookie & ~0xffu;
+  hb.tick_ns = h->tick_ns;
+  hb.alloc_period = h->alloc_period;
+  hb.lock_threshold_ns = h->lock_threshold_ns;
+  hb.release_debt_ns = h->release_debt_ns ? h->release_debt_ns : 1;
+  hb_cycles_mult = HB_HAVE_CYCLES ? h->cycles_mult : 0;
+  uint64_t call = h->features & HB_FEATURE_CALL ? h->call_threshold_ns : UINT64_MAX / 4;
+  hb.call_threshold = hb_cycles_mult ? (uint64_t)((double)call * 4294967296.0 / (double)hb_cycles_mult) : call;
+  hb.wiped = w;
+  hb_compiler_barrier();
+  hb.header = h;
+  return HB_REFUSE_NO;
+}
+
+/* Map the unwind tables, read-only; without them stacks go by frame pointers. init only */
+static void hb_map_tables(const struct hb_hello *hello, int fd) {
+  if (fd < 0 || !hello->tables_bytes) return;
+  long p = hb_sys6(HB_SYS_mmap, 0, (long)hello->tables_bytes, 1 /* PROT_READ */, HB_MAP_SHARED, fd, 0);
+  if (!hb_is_err(p) && !hb_tables_open(&hb_tables, (const void *)p, hello->tables_bytes))
+    hb_sys2(HB_SYS_munmap, p, hello->tables_bytes);
+  hb.start_lo = (uintptr_t)__start_hb_thread_text;
+  hb.start_hi = (uintptr_t)__stop_hb_thread_text;
+}
+
+/* init only */
+static void hb_attach(const char *session) {
+  struct hb_hello hello;
+  struct hb_ready ready = {HB_MAGIC, HB_ABI_VERSION, HB_REFUSE_NO, 0, 0};
+  struct hb_tls *t = hb_self();
+  int fd[2] = {-1, -1};
+  long s = hb_ask(session, &hello, fd);
+  if (hb_is_err(s)) return;
+  ready.refused = hb_real.malloc && hb_real.free ? hb_map(&hello, fd[0]) : HB_REFUSE_UNRESOLVED;
+  if (!ready.refused) hb_map_tables(&hello, fd[1]);
+  hb_sys1(HB_SYS_close, fd[0]);
+  if (fd[1] >= 0) hb_sys1(HB_SYS_close, fd[1]);
+  if (!ready.refused && !hb_proc_claim(0, hello.host_pid, 0)) ready.refused = HB_REFUSE_NO_SLOT;
+  if (!ready.refused) {
+    hb_mutex_check();
+    if (!hb.mutex_peek) hb_store_relaxed(&hb.slot->flags, hb_load_relaxed(&hb.slot->flags) | HB_PROCF_MUTEX_OPAQUE);
+    ready.proc_slot = hb.slot_index;
+    ready.proc_uid = hb.uid;
+    t->flags = 0;
+    hb_store_release(&hb.on, 1u);
+    if (hb_thread_join_session(t, NULL)) {
+      hb_proc_announce(t);
+      hb_modules_announce(t);
+      hb_signal_install();
+    }
+  }
+  hb_sys6(HB_SYS_sendto, s, (long)&ready, sizeof ready, HB_MSG_NOSIGNAL, 0, 0);
+  if (!ready.refused && hb_tables.base) { /* the collector compiles what is new; whole closures take some ten ms */
+    struct hb_timespec limit = {0, HB_TABLES_WAIT_MS * 1000}; /* microseconds: a timeval */
+    char go;
+    hb_sys6(HB_SYS_setsockopt, s, 1 /* SOL_SOCKET */, 20 /* SO_RCVTIMEO */, (long)&limit, sizeof limit, 0);
+    hb_sys3(HB_SYS_read, s, &go, 1);
+  }
+  hb_sys1(HB_SYS_close, s);
+}
+
+#endif

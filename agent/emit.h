@@ -1,0 +1,268 @@
+/* emit.h: turning what a hook or a signal saw into records. Everything that walks a stack goes through
+ * hb_begin/hb_end, which keep a signal from interleaving its record with the one being built. */
+#ifndef HB_EMIT_H
+#define HB_EMIT_H
+
+#include "concurrentring/producer.h"
+#include "unwind/delta.h"
+
+static int hb_thread_ready(struct hb_tls *t);
+static uint64_t hb_alloc_gap(struct hb_tls *t);
+#define HB_ALLOC_BURST 64      /* samples that a thread may take at once; a burst keeps its precision */
+static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame,
+                           uint32_t rec_flags);
+
+/* Number the record and write it; a dropped one is counted and breaks the delta chain. signal-safe, under busy */
+static int hb_put(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, const struct hb_frame *f, uint32_t n) {
+  struct hb_thread *s = t->slot;
+  rec->thread = t->uid;
+  rec->seq = ++t->seq;
+  hb_store_relaxed(&s->seq, t->seq);
+  if (HB_LIKELY(hb_ring_put(t, rec, fixed, f, n))) return 1;
+  t->need_full = 1;
+  hb_add_relaxed(&s->lost, 1u);
+  HB_COUNT(lost);
+  uint64_t beat = hb_load_relaxed(&hb.header->heartbeat_ns);
+  if (beat && rec->time_ns > beat + HB_SILENCE_NS) { /* nobody reads any more: be gone */
+    hb_store_relaxed(&hb.slot->disabled, (uint32_t)HB_OFF_COLLECTOR_SILENT);
+    hb_store_relaxed(&hb.on, 0u);
+  }
+  return 0;
+}
+
+/* A record that ends in a stack: as a difference to the thread's last one. signal-safe, under busy */
+static void hb_put_stack(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, struct hb_stack *s,
+                         struct hb_stack_taken *x) {
+  hb_delta(t, x, s);
+  t->need_full = 0; /* hb_put sets it again when the record is dropped */
+  hb_put(t, rec, fixed, hb_scratch(t->local), s->count);
+}
+
+static void hb_rec_init(struct hb_rec *r, uint32_t type, uint32_t hook, uint32_t flags, uint64_t time_ns) {
+  r->bytes = 0;
+  r->type = (uint8_t)type;
+  r->flags = (uint8_t)flags;
+  r->hook = (uint16_t)hook;
+  r->time_ns = time_ns;
+}
+
+/* Say who this thread is, until the ring has taken it: every other record refers to it. under busy */
+static void hb_announce(struct hb_tls *t) {
+  struct hb_thread *s = t->slot;
+  struct hb_rec_thread r;
+  hb_rec_init(&r.rec, HB_REC_THREAD, 0, 0, hb_now_ns());
+  r.proc_uid = s->proc_uid;
+  r.tid = s->tid;
+  r.parent_uid = s->parent_uid;
+  r.flags = hb_load_relaxed(&s->flags);
+  r.start_ns = s->start_ns;
+  r.start_routine = s->start_routine;
+  r.cpu_start_ns = s->cpu_start_ns;
+  for (int i = 0; i < HB_NAME_BYTES; i++) r.name[i] = s->name[i];
+  if (hb_put(t, &r.rec, sizeof r, NULL, 0)) t->announced = 1;
+}
+
+/* Somebody is in the section already: a handler of the target interrupted it and called a hook (refused: the last
+ * stack is half-written), or left it by a siglongjmp, which our frame lying above the section's tells. Then
+ * what it held is given back. hook path */
+static HB_NOINLINE int hb_begin_again(struct hb_tls *t, uintptr_t sp) {
+  if (sp <= t->busy_sp || !hb_stack_end(t, sp) || !hb_stack_end(t, t->busy_sp)) {
+    HB_COUNT(walks_refused);
+    return 0;
+  }
+  if (t->holds) { /* only if it is ours: the CAS may not have happened, or not have won */
+    uint32_t mine = t->uid;
+    hb_cas_seq(&hb.subbufs[t->holds - 1].lock, &mine, 0u);
+  }
+  t->holds = 0;
+  t->need_full = 1;
+  return 1;
+}
+
+/* Enter the agent's own section; 0 when it is taken. signal-safe */
+static int hb_begin(struct hb_tls *t) {
+  uintptr_t sp = (uintptr_t)HB_FRAME;
+  if (HB_UNLIKELY(t->busy) && !hb_begin_again(t, sp)) return 0;
+  t->busy_sp = sp;
+  t->busy = 1;
+  hb_compiler_barrier();
+  return 1;
+}
+
+static void hb_end(struct hb_tls *t) {
+  hb_compiler_barrier();
+  t->busy = 0;
+}
+
+/* Counters that live in thread-local storage, for others to see. hook path */
+static void hb_publish_counters(struct hb_tls *t, struct hb_thread *s) {
+  hb_store_relaxed(&s->alloc_objects, t->alloc_objects);
+  hb_store_relaxed(&s->alloc_bytes, t->alloc_given - t->alloc_left);
+  hb_store_relaxed(&s->free_objects, t->free_objects);
+}
+
+/* One sample record. frame: the wrapper's frame (synchronous); uc: the interrupted context (async); exactly one of
+ * them is not NULL. signal-safe */
+static void hb_emit_sample(struct hb_tls *t, uint32_t kind, uint32_t hook, uint64_t object, const void *uc,
+                           const void *frame, uint32_t rec_flags) {
+  struct hb_thread *s = t->slot;
+  if (HB_UNLIKELY(!hb_begin(t))) return;
+  if (HB_UNLIKELY(!t->announced)) hb_announce(t);
+  struct hb_rec_sample r;
+  struct hb_stack_taken x;
+  if (uc) {
+    hb_stack_signal(t, uc, &x);
+  } else {
+    hb_stack_hook(t, frame, &x);
+  }
+  hb_rec_init(&r.rec, HB_REC_SAMPLE, hook, rec_flags, hb_now_ns());
+  r.kind = kind;
+  r.reserved = 0;
+  r.cpu_ns = 0;
+  r.object = object;
+  if (kind == HB_SAMPLE_PERIODIC) {
+    r.cpu_ns = hb_thread_cpu_ns();
+    t->cpu_sampled = r.cpu_ns;
+    hb_store_relaxed(&s->cpu_ns, r.cpu_ns);
+  }
+  hb_put_stack(t, &r.rec, sizeof r, &r.stack, &x);
+  t->tick = hb_load_relaxed(&hb.header->tick);
+  hb_store_relaxed(&s->last_tick, t->tick);
+  hb_end(t);
+}
+
+/* The sampler asked for a sample. Inside our own section it is taken when that ends (hb_deferred). signal-safe */
+static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame,
+                           uint32_t rec_flags) {
+  if (!t->local || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return;
+  if (t->busy) {
+    t->deferred = ask;
+    return;
+  }
+  hb_add_relaxed(&t->slot->samples, (uint64_t)1);
+  hb_emit_sample(t, ask == HB_ASK_PERIODIC ? HB_SAMPLE_PERIODIC : HB_SAMPLE_GAP, hook, 0, uc, frame, rec_flags);
+}
+
+/* A signal fell into our own section: the hook's stack is where the time went. hook path */
+static HB_NOINLINE void hb_deferred(struct hb_tls *t, const void *frame) {
+  uint32_t ask = t->deferred;
+  t->deferred = 0;
+  hb_take_sample(t, ask, 0, NULL, frame, HB_RECF_CONSUMED);
+}
+
+#define HB_NAP_NS 10000 /* a call that parks and took longer may have slept */
+#define HB_WAKING_NS 2000 /* from being on a CPU again to the end of the call that slept */
+
+/* The sampler saw this thread runnable inside the call that is being left, and CPU time to account for: the call's
+ * stack is where it went. But runnable is not running: a thread that was woken and waits for a CPU looks the same,
+ * and would draw all samples to where threads sleep. So a call that slept declines, unless it was asked while it
+ * came out; the sampler asks again. hook path; keeps errno */
+static HB_NOINLINE void hb_sample_leave(struct hb_tls *t, struct hb_thread *s, uint32_t hook, int parks, uint64_t ns,
+                                        const void *frame) {
+  uint32_t ask = hb_load_relaxed(&s->ask_leave);
+  if (parks && ns >= HB_NAP_NS) {
+    uint64_t usage[18] = {0}; /* struct rusage; [16] is ru_nvcsw */
+    hb_sys2(HB_SYS_getrusage, 1 /* RUSAGE_THREAD */, usage);
+    int slept = usage[16] != t->slept;
+    t->slept = usage[16];
+    if (slept && hb_now_ns() - hb_load_relaxed(&s->asked_ns) > HB_WAKING_NS) ask = 0;
+  }
+  if (ask) hb_take_sample(t, ask, hook, NULL, frame, 0);
+  hb_store_release(&s->ask_leave, 0u); /* after samples moved: the sampler tells taken from declined by it */
+}
+
+/* Sample at a hook: the first one in a new tick, or on entering a parking call. hook path */
+static HB_NOINLINE void hb_sample_hook(struct hb_tls *t, uint32_t kind, uint32_t hook, uint64_t object,
+                                       const void *frame) {
+  if (!hb_thread_ready(t)) {
+    t->tick = hb_load_relaxed(&hb.header->tick);
+    return;
+  }
+  hb_publish_counters(t, t->slot);
+  if (!hb_load_relaxed(&hb.header->recording)) {
+    t->tick = hb_load_relaxed(&hb.header->tick);
+    return;
+  }
+  if (HB_UNLIKELY(hb_load_relaxed(&t->slot->ask_leave) && hb_load_relaxed(&hb.app_action_set)))
+    return hb_sample_leave(t, t->slot, hook, 0, 0, frame); /* nobody signals this process: answer at any hook */
+  uint32_t asked = HB_ASKED;
+  if (HB_UNLIKELY(hb_load_relaxed(&t->slot->state) == HB_ASKED) &&
+      hb_cas_seq(&t->slot->state, &asked, (uint32_t)HB_MASKED)) /* the sample it was asked for serves as this one */
+    return hb_take_sample(t, hb_load_relaxed(&t->slot->ask), 0, NULL, frame, HB_RECF_CONSUMED);
+  hb_emit_sample(t, kind, hook, object, NULL, frame, 0);
+  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, frame);
+}
+
+/* The gate: has the tick moved since this thread's last sample? One load, one compare. hook path */
+HB_INLINE int hb_new_tick(const struct hb_tls *t) { return hb_load_relaxed(&hb.header->tick) != t->tick; }
+
+/* Remember how shallow the stack has been. `cfa` is the stack pointer after the hook's return. hook path */
+HB_INLINE void hb_saw_depth(struct hb_tls *t, const void *cfa) {
+  if ((uintptr_t)cfa > t->shallowest) t->shallowest = (uintptr_t)cfa;
+}
+
+/* What an interval looked like when it ended. */
+struct hb_interval {
+  uint32_t hook, flags, owner_tid, releaser;
+  uint64_t object, object2, release_ns, ns; /* ns: how long it took */
+  int64_t result;
+};
+
+/* hook path */
+static HB_NOINLINE void hb_emit_interval(struct hb_tls *t, const struct hb_interval *i, const void *frame) {
+  if (!hb_thread_ready(t) || !hb_load_relaxed(&hb.header->recording)) return;
+  if (HB_UNLIKELY(!hb_begin(t))) return;
+  if (HB_UNLIKELY(!t->announced)) hb_announce(t);
+  struct hb_rec_interval r;
+  struct hb_stack_taken x;
+  hb_rec_init(&r.rec, HB_REC_INTERVAL, i->hook, i->flags, hb_now_ns());
+  r.start_ns = r.rec.time_ns - i->ns;
+  r.object = i->object;
+  r.object2 = i->object2;
+  r.result = i->result;
+  r.owner_tid = i->owner_tid;
+  r.releaser = i->releaser;
+  r.release_ns = i->release_ns;
+  hb_stack_hook(t, frame, &x);
+  hb_put_stack(t, &r.rec, sizeof r, &r.stack, &x);
+  t->tick = hb_load_relaxed(&hb.header->tick);
+  hb_store_relaxed(&t->slot->last_tick, t->tick);
+  hb_publish_counters(t, t->slot);
+  hb_end(t);
+  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, frame);
+}
+
+/* The outermost proxied call is being left without its wrapper: by an exception, a cancellation or a jump. Its frame is
+ * still whole. hook path */
+static void hb_emit_unwound(struct hb_tls *t, struct hb_thread *s) {
+  uint32_t hook = hb_load_relaxed(&s->in_hook);
+  uint64_t now = hb_stamp();
+  if (!hook || !t->outer_sp || t->outer_stamp == 0 || now - t->outer_stamp < hb.call_threshold) return;
+  struct hb_interval i = {hook, HB_RECF_UNWOUND, hb_load_relaxed(&s->in_owner_tid), 0, hb_load_relaxed(&s->in_object), 0, 0,
+                          hb_stamp_ns(t->outer_stamp, now), 0};
+  t->outer_stamp = 0; /* once */
+  hb_emit_interval(t, &i, (const void *)t->outer_sp);
+}
+
+/* Something was let go while somebody waited. time_ns is that of the baton, so that the waiter's record and this
+ * one can be joined exactly. hook path */
+static HB_NOINLINE void hb_emit_release(struct hb_tls *t, uint32_t hook, uint64_t object, uint64_t time_ns,
+                                        uint64_t debt_ns, uint32_t woken, const void *frame) {
+  if (!hb_thread_ready(t) || !hb_load_relaxed(&hb.header->recording)) return;
+  if (HB_UNLIKELY(!hb_begin(t))) return;
+  if (HB_UNLIKELY(!t->announced)) hb_announce(t);
+  struct hb_rec_release r;
+  struct hb_stack_taken x;
+  hb_rec_init(&r.rec, HB_REC_RELEASE, hook, 0, time_ns);
+  r.object = object;
+  r.debt_ns = debt_ns;
+  r.acquired_ns = 0;
+  r.woken = woken;
+  r.reserved = 0;
+  hb_stack_hook(t, frame, &x);
+  hb_put_stack(t, &r.rec, sizeof r, &r.stack, &x);
+  hb_end(t);
+  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, frame);
+}
+
+#endif

@@ -1,0 +1,146 @@
+/* state.h: what the agent knows: of the process (struct hb_process), of each thread (struct hb_tls and
+ * struct hb_local), and the functions behind the wrappers (hb_real).
+ *
+ * fork copies all of it into a child that is a process of its own. Two things keep the child honest: hb_wipe
+ * lies on a page that the kernel zeroes in fork children (MADV_WIPEONFORK: fork, _Fork and raw clone alike,
+ * before any atfork handler), and everything keyed by address (sampled allocations, lock tables) lies on
+ * such pages too. A vfork child shares memory with its suspended parent: the page is not wiped, and what it
+ * does is recorded as its parent's, except where the thread id matters (syscallproxy, _exit). */
+#ifndef HB_STATE_H
+#define HB_STATE_H
+
+#include "agent/elf.h"
+#include "agent/os.h"
+#include "segment/layout.h"
+
+struct hb_frame {
+  uint64_t pc; /* HB_PC_* in the top four bits */
+  uint64_t at; /* address of the stack slot that holds this return address; identity of the callee's call */
+  uint64_t verify[2]; /* struct hb_kept of unwind/verify.h says what */
+};
+
+struct hb_local; /* private memory of a recorded thread: unwind/delta.h */
+
+enum { HB_TLS_DEAD = 1, /* the thread has said goodbye: what still runs on it passes through */
+       HB_TLS_UNSLOTTED = 2 /* no slot was free: passes through, counted once */ };
+
+/* Initial-exec thread-local state: zero on a new thread, copied on fork. At most 256 bytes, since an agent
+ * that is loaded late finds little static TLS left. */
+struct hb_tls {
+  /* read and written by every hook */
+  uint64_t tick;        /* header.tick at the last sample; the gate */
+  uint64_t alloc_left;  /* bytes until the next sampled allocation; a request of as many goes the long way */
+  uint64_t alloc_objects;
+  uint64_t free_objects;
+  uintptr_t shallowest; /* highest stack pointer seen by a hook since the last stack was taken */
+  struct hb_thread *slot;
+  struct hb_local *local;
+  uint64_t alloc_given; /* bytes put into alloc_left so far: bytes asked for = given - left */
+  uintptr_t outer_sp;   /* frame of the outermost proxied call (syscallproxy/proxy.h) */
+  uint64_t outer_stamp; /* hb_stamp() when it was entered */
+  uintptr_t stack_lo, stack_hi; /* bounds of the stack; hi == 0: unknown */
+  uint64_t alloc_period; /* mean gap in force for this thread */
+  uint64_t alloc_tick;  /* tick of its last sampled allocation */
+  uint64_t random;      /* xorshift state, never 0 once set */
+  uint64_t enter_tick;  /* tick of the last sample taken at a parking call's entry */
+  uint64_t cpu_sampled; /* thread CPU time at the last periodic sample */
+  uint64_t left_stamp;  /* hb_stamp() when the last proxied call was left */
+  uint64_t latency_ns;  /* running mean from a signal's sending to its handler */
+  uint64_t slept;       /* voluntary context switches at the last look (hb_sample_leave) */
+  uintptr_t busy_sp;    /* where the agent's own section was entered */
+  uint32_t alloc_credit; /* allocation samples that may be taken before the period grows */
+  uint32_t uid;
+  uint32_t epoch;       /* of the process that this state was made in: a fork child's is newer */
+  uint32_t busy;        /* in the agent's own capture or emission; a signal then defers */
+  uint32_t deferred;    /* HB_ASK_* that a signal could not sample because of busy */
+  uint32_t flags;       /* HB_TLS_* */
+  uint32_t subbuf;      /* where the last record went */
+  uint32_t holds;       /* 1 + sub-buffer whose lock this thread holds; 0 none */
+  uint32_t need_full;   /* the next stack must stand alone */
+  uint32_t announced;   /* the THREAD record has been written */
+  uint32_t proxy_depth; /* proxied calls under way on this stack */
+  uint32_t rest;        /* HB_RUNNING, or HB_MASKED while the target has our signal blocked */
+  uint32_t waiting;     /* 1 + lock bucket that this thread is counted in as a waiter; 0 none */
+  uint32_t seq;
+};
+_Static_assert(sizeof(struct hb_tls) <= 256, "static TLS is scarce");
+
+static __thread struct hb_tls hb_tls __attribute__((tls_model("initial-exec")));
+
+/* Memory that a fork child finds zeroed. */
+#define HB_FREE_FILTER 4096 /* bytes; a sampled live allocation counts in one of them */
+#define HB_LOCK_BUCKETS 4096
+
+struct hb_lock_bucket {        /* one cache line; several locks may share it: readers check `object` */
+  _Atomic uint64_t object;     /* lock of the baton below */
+  _Atomic uint64_t release_ns; /* when it was last let go while somebody waited */
+  _Atomic uint64_t releaser;   /* by which thread uid */
+  _Atomic uint64_t check;      /* object ^ release_ns ^ releaser: a torn baton does not verify */
+  _Atomic uint64_t since_ns;   /* since when somebody waits */
+  _Atomic uint64_t debt_ns;    /* delay caused since the last release that was recorded */
+  _Atomic uint64_t pad[2];
+};
+
+struct hb_wiped {
+  _Atomic uint32_t alive; /* 1 in the process that attached or claimed; 0 in a fork child that has not yet */
+  uint32_t pad[15];
+  _Atomic uint32_t waiters[HB_LOCK_BUCKETS]; /* threads waiting for an object of this bucket */
+  _Atomic uint8_t free_filter[HB_FREE_FILTER];
+  struct hb_lock_bucket locks[HB_LOCK_BUCKETS];
+};
+
+/* sigaction as the kernel takes it */
+struct hb_sigaction {
+  void *handler;
+  unsigned long flags;
+  void *restorer;
+  uint64_t mask;
+};
+
+struct hb_process {
+  struct hb_header *header; /* the segment's, or hb_no_header before attach: tick 0, hooks take no samples */
+  struct hb_wiped *wiped;   /* never NULL once initialised: see hb_no_wiped */
+  _Atomic uint64_t *alloc_table; /* addresses of sampled live allocations, wiped on fork; NULL: not tracked */
+  uint32_t alloc_mask;
+  _Atomic uint32_t epoch;   /* processes so far in this address space's line: 1 at attach, +1 in each fork child */
+  char *base;               /* segment */
+  struct hb_proc *procs;
+  struct hb_thread *threads;
+  struct hb_subbuf *subbufs;
+  char *ring;
+  uint64_t ring_bytes;
+  uint32_t ring_count, threads_cap, procs_cap;
+  struct hb_proc *slot;
+  uint32_t slot_index, uid;
+  _Atomic uint32_t on;      /* 1: attached and recording */
+  uint32_t features;
+  uint32_t signal, cookie;
+  uint64_t tick_ns, alloc_period, call_threshold, lock_threshold; /* thresholds in stamps */
+  uint64_t lock_threshold_ns, release_debt_ns;
+  uintptr_t main_stack_lo, main_stack_hi;
+  uintptr_t self_lo, self_hi; /* our own text: never part of a stack */
+  uintptr_t start_lo, start_hi; /* of it, the function that threads start in: a stack is complete there */
+  uint64_t default_stack;     /* bytes of a thread stack made without attributes */
+  int (*lock_fast)(void *);   /* the real pthread_mutex_lock once the layout was recognised, else NULL */
+  uint32_t mutex_peek;        /* 1: glibc's mutex layout was recognised by the start-up check */
+  uint32_t is_glibc;
+  _Atomic uint32_t slot_hint;
+  struct hb_sigaction app_action; /* what the target believes to have installed for our signal */
+  _Atomic uint32_t app_action_set;
+  _Atomic(struct hb_local *) spare[64]; /* private memory of threads that have gone */
+  _Atomic uint64_t resolved;  /* 1: hb_real is filled */
+};
+
+static struct hb_header hb_no_header;
+static struct hb_wiped hb_no_wiped;
+static struct hb_process hb = {.header = &hb_no_header, .wiped = &hb_no_wiped};
+
+HB_INLINE struct hb_tls *hb_self(void) { return &hb_tls; }
+
+/* Count a doubt of this process. signal-safe */
+#define HB_COUNT(field)                                               \
+  do {                                                                \
+    if (hb.slot) hb_add_relaxed(&hb.slot->field, (uint64_t)1);        \
+  } while (0)
+
+#endif

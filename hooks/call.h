@@ -1,0 +1,169 @@
+/* call.h: the calls that can sleep. One line each: enter (sampled in a new tick, state BLOCKED, stamp), the real
+ * call, leave (state RUNNING, an interval when it took longer than the threshold). errno is the real call's: all
+ * that runs behind it makes raw system calls only. */
+#ifndef HB_CALL_H
+#define HB_CALL_H
+
+#include "hooks/wait.h"
+
+enum hb_hook_parks {
+#define HB_HOOK(id, symbol, class, object, parks, version) HB_PARKS_##symbol = parks,
+#include "hooks/table.h"
+};
+
+struct hb_call {
+  struct hb_thread *slot; /* NULL: not recorded */
+  struct hb_block block;
+  uint64_t stamp;
+};
+
+HB_INLINE void hb_call_enter(struct hb_call *c, uint32_t hook, uint64_t object, int parks, const void *frame) {
+  struct hb_tls *t = hb_self();
+  c->slot = t->slot;
+  if (HB_UNLIKELY(!c->slot || !hb_load_relaxed(&hb.wiped->alive))) {
+    c->slot = NULL;
+    if (!hb_thread_ready(t)) return;
+    c->slot = t->slot;
+  }
+  hb_saw_depth(t, (const char *)frame + 16);
+  if (parks) hb_enter_gate(t, hook, object, frame);
+  else if (HB_UNLIKELY(hb_new_tick(t))) hb_sample_hook(t, HB_SAMPLE_SYNC, hook, object, frame);
+  hb_publish_in(c->slot, hook, object, 0, frame);
+  hb_block_enter(t, c->slot, &c->block, frame);
+  c->stamp = hb_stamp();
+  if (!c->block.passive) hb_self()->outer_stamp = c->stamp;
+}
+
+static HB_NOINLINE void hb_call_slow(struct hb_tls *t, struct hb_thread *s, uint32_t hook, uint64_t object, int64_t e,
+                                     uint64_t ns, const void *frame) {
+  hb_store_relaxed(&s->calls_slow, hb_load_relaxed(&s->calls_slow) + 1);
+  uint32_t flags = e == -HB_EINTR ? HB_RECF_INTERRUPTED : e == -HB_EAGAIN ? HB_RECF_TIMEDOUT : e < 0 ? HB_RECF_FAILED : 0u;
+  struct hb_interval i = {hook, flags, 0, 0, object, 0, 0, ns, e};
+  hb_emit_interval(t, &i, frame);
+}
+
+/* How a call says that it failed: -1 and errno, or the error itself. */
+enum { HB_ERRNO, HB_ERROR };
+
+HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, int64_t r, int style,
+                             int parks, const void *frame) {
+  struct hb_tls *t = hb_self();
+  struct hb_thread *s = c->slot;
+  if (HB_UNLIKELY(!s || t->slot != s)) return; /* not recorded, or a fork child came back from its parent's call */
+  uint64_t stamp = hb_stamp();
+  t->left_stamp = stamp;
+  stamp -= c->stamp;
+  hb_block_leave(t, s, &c->block);
+  hb_store_relaxed(&s->in_hook, 0u);
+  hb_store_relaxed(&s->calls, hb_load_relaxed(&s->calls) + 1);
+  if (HB_UNLIKELY(hb_load_relaxed(&s->ask_leave))) hb_sample_leave(t, s, hook, parks, hb_stamp_ns(0, stamp), frame);
+  if (HB_UNLIKELY(stamp >= hb.call_threshold && (int64_t)stamp > 0))
+    hb_call_slow(t, s, hook, object, style == HB_ERRNO ? hb_result(r) : -r, hb_stamp_ns(0, stamp), frame);
+}
+
+/* The C name differs from the exported one, so that no header's declaration can disagree. */
+#define HB_CALL(type, symbol, object, params, args)                                        \
+  HB_EXPORT type hb_call_##symbol params __asm__(#symbol);                                 \
+  HB_EXPORT HB_NOINLINE type hb_call_##symbol params {                                     \
+    HB_UNWIND_SCOPE;                                                                       \
+    typedef type(*fn) params;                                                              \
+    fn real = HB_REAL(fn, symbol);                                                         \
+    struct hb_call c;                                                                      \
+    if (HB_UNLIKELY(!real)) return (type)hb_fail(HB_ENOSYS);                               \
+    hb_call_enter(&c, HB_HOOK_##symbol, (uint64_t)(object), HB_PARKS_##symbol, HB_FRAME);  \
+    type r = real args;                                                                    \
+    hb_call_leave(&c, HB_HOOK_##symbol, (uint64_t)(object), (int64_t)r, HB_ERRNO,              \
+                  HB_PARKS_##symbol, HB_FRAME);                                            \
+    return r;                                                                              \
+  }
+
+typedef int64_t hb_ssize;
+typedef const void *hb_src; /* pointers that we only pass on */
+typedef void *hb_dst;
+#define FD (uint32_t)fd
+
+HB_CALL(hb_ssize, read, FD, (int fd, hb_dst p, size_t n), (fd, p, n))
+HB_CALL(hb_ssize, write, FD, (int fd, hb_src p, size_t n), (fd, p, n))
+HB_CALL(hb_ssize, readv, FD, (int fd, hb_src v, int n), (fd, v, n))
+HB_CALL(hb_ssize, writev, FD, (int fd, hb_src v, int n), (fd, v, n))
+HB_CALL(hb_ssize, pread, FD, (int fd, hb_dst p, size_t n, int64_t at), (fd, p, n, at))
+HB_CALL(hb_ssize, pwrite, FD, (int fd, hb_src p, size_t n, int64_t at), (fd, p, n, at))
+HB_CALL(hb_ssize, pread64, FD, (int fd, hb_dst p, size_t n, int64_t at), (fd, p, n, at))
+HB_CALL(hb_ssize, pwrite64, FD, (int fd, hb_src p, size_t n, int64_t at), (fd, p, n, at))
+HB_CALL(hb_ssize, preadv, FD, (int fd, hb_src v, int n, int64_t at), (fd, v, n, at))
+HB_CALL(hb_ssize, pwritev, FD, (int fd, hb_src v, int n, int64_t at), (fd, v, n, at))
+HB_CALL(hb_ssize, preadv64, FD, (int fd, hb_src v, int n, int64_t at), (fd, v, n, at))
+HB_CALL(hb_ssize, pwritev64, FD, (int fd, hb_src v, int n, int64_t at), (fd, v, n, at))
+HB_CALL(hb_ssize, recv, FD, (int fd, hb_dst p, size_t n, int flags), (fd, p, n, flags))
+HB_CALL(hb_ssize, recvfrom, FD, (int fd, hb_dst p, size_t n, int flags, hb_dst a, hb_dst l), (fd, p, n, flags, a, l))
+HB_CALL(hb_ssize, recvmsg, FD, (int fd, hb_dst m, int flags), (fd, m, flags))
+HB_CALL(int, recvmmsg, FD, (int fd, hb_dst m, unsigned n, int flags, hb_dst ts), (fd, m, n, flags, ts))
+HB_CALL(hb_ssize, send, FD, (int fd, hb_src p, size_t n, int flags), (fd, p, n, flags))
+HB_CALL(hb_ssize, sendto, FD, (int fd, hb_src p, size_t n, int flags, hb_src a, unsigned l), (fd, p, n, flags, a, l))
+HB_CALL(hb_ssize, sendmsg, FD, (int fd, hb_src m, int flags), (fd, m, flags))
+HB_CALL(int, sendmmsg, FD, (int fd, hb_dst m, unsigned n, int flags), (fd, m, n, flags))
+HB_CALL(int, accept, FD, (int fd, hb_dst a, hb_dst l), (fd, a, l))
+HB_CALL(int, accept4, FD, (int fd, hb_dst a, hb_dst l, int flags), (fd, a, l, flags))
+HB_CALL(int, connect, FD, (int fd, hb_src a, unsigned l), (fd, a, l))
+HB_CALL(int, fsync, FD, (int fd), (fd))
+HB_CALL(int, fdatasync, FD, (int fd), (fd))
+HB_CALL(int, flock, FD, (int fd, int op), (fd, op))
+HB_CALL(hb_ssize, sendfile, FD, (int fd, int in, hb_dst at, size_t n), (fd, in, at, n))
+HB_CALL(hb_ssize, sendfile64, FD, (int fd, int in, hb_dst at, size_t n), (fd, in, at, n))
+HB_CALL(hb_ssize, splice, FD, (int fd, hb_dst at, int out, hb_dst oat, size_t n, unsigned flags), (fd, at, out, oat, n, flags))
+HB_CALL(hb_ssize, copy_file_range, FD, (int fd, hb_dst at, int out, hb_dst oat, size_t n, unsigned flags), (fd, at, out, oat, n, flags))
+HB_CALL(int, msync, p, (hb_dst p, size_t n, int flags), (p, n, flags))
+HB_CALL(int, sync_file_range, FD, (int fd, int64_t at, int64_t n, unsigned flags), (fd, at, n, flags))
+
+HB_CALL(int, poll, 0, (hb_dst p, unsigned long n, int ms), (p, n, ms))
+HB_CALL(int, ppoll, 0, (hb_dst p, unsigned long n, hb_src ts, hb_src mask), (p, n, ts, mask))
+HB_CALL(int, select, 0, (int n, hb_dst r_, hb_dst w_, hb_dst e_, hb_dst tv), (n, r_, w_, e_, tv))
+HB_CALL(int, pselect, 0, (int n, hb_dst r_, hb_dst w_, hb_dst e_, hb_src ts, hb_src mask), (n, r_, w_, e_, ts, mask))
+HB_CALL(int, epoll_wait, FD, (int fd, hb_dst ev, int n, int ms), (fd, ev, n, ms))
+HB_CALL(int, epoll_pwait, FD, (int fd, hb_dst ev, int n, int ms, hb_src mask), (fd, ev, n, ms, mask))
+HB_CALL(int, epoll_pwait2, FD, (int fd, hb_dst ev, int n, hb_src ts, hb_src mask), (fd, ev, n, ts, mask))
+
+HB_CALL(int, nanosleep, 0, (hb_src ts, hb_dst rest), (ts, rest))
+HB_CALL(int, usleep, 0, (unsigned us), (us))
+HB_CALL(unsigned, sleep, 0, (unsigned s), (s))
+HB_CALL(int, wait, 0, (hb_dst status), (status))
+HB_CALL(int, waitpid, (uint32_t)pid, (int pid, hb_dst status, int flags), (pid, status, flags))
+HB_CALL(int, wait3, 0, (hb_dst status, int flags, hb_dst ru), (status, flags, ru))
+HB_CALL(int, wait4, (uint32_t)pid, (int pid, hb_dst status, int flags, hb_dst ru), (pid, status, flags, ru))
+HB_CALL(int, waitid, (uint32_t)pid, (int type, unsigned pid, hb_dst info, int flags), (type, pid, info, flags))
+HB_CALL(int, pause, 0, (void), ())
+HB_CALL(int, sigsuspend, 0, (hb_src mask), (mask))
+HB_CALL(int, sigwaitinfo, 0, (hb_src set, hb_dst info), (set, info))
+HB_CALL(int, sigtimedwait, 0, (hb_src set, hb_dst info, hb_src ts), (set, info, ts))
+
+HB_CALL(hb_ssize, __read_chk, FD, (int fd, hb_dst p, size_t n, size_t room), (fd, p, n, room))
+HB_CALL(hb_ssize, __pread_chk, FD, (int fd, hb_dst p, size_t n, int64_t at, size_t room), (fd, p, n, at, room))
+HB_CALL(hb_ssize, __pread64_chk, FD, (int fd, hb_dst p, size_t n, int64_t at, size_t room), (fd, p, n, at, room))
+HB_CALL(hb_ssize, __recv_chk, FD, (int fd, hb_dst p, size_t n, size_t room, int flags), (fd, p, n, room, flags))
+HB_CALL(hb_ssize, __recvfrom_chk, FD, (int fd, hb_dst p, size_t n, size_t room, int flags, hb_dst a, hb_dst l), (fd, p, n, room, flags, a, l))
+HB_CALL(int, __poll_chk, 0, (hb_dst p, unsigned long n, int ms, size_t room), (p, n, ms, room))
+HB_CALL(int, __ppoll_chk, 0, (hb_dst p, unsigned long n, hb_src ts, hb_src mask, size_t room), (p, n, ts, mask, room))
+
+HB_CALL(int, semop, 0, (int id, hb_dst ops, size_t n), (id, ops, n))
+HB_CALL(int, semtimedop, 0, (int id, hb_dst ops, size_t n, hb_src ts), (id, ops, n, ts))
+HB_CALL(hb_ssize, msgrcv, 0, (int id, hb_dst p, size_t n, long type, int flags), (id, p, n, type, flags))
+HB_CALL(int, msgsnd, 0, (int id, hb_src p, size_t n, int flags), (id, p, n, flags))
+#undef FD
+
+/* These two return the error itself and leave errno alone. */
+#define HB_CALL_ERROR(symbol, params, args)                                                \
+  HB_EXPORT HB_NOINLINE int symbol params {                                                \
+    HB_UNWIND_SCOPE;                                                                       \
+    typedef int(*fn) params;                                                               \
+    fn real = HB_REAL(fn, symbol);                                                         \
+    struct hb_call c;                                                                      \
+    if (HB_UNLIKELY(!real)) return HB_ENOSYS;                                              \
+    hb_call_enter(&c, HB_HOOK_##symbol, 0, 1, HB_FRAME);                                   \
+    int r = real args;                                                                     \
+    hb_call_leave(&c, HB_HOOK_##symbol, 0, r, HB_ERROR, 1, HB_FRAME);                      \
+    return r;                                                                              \
+  }
+HB_CALL_ERROR(clock_nanosleep, (int clock, int flags, hb_src ts, hb_dst rest), (clock, flags, ts, rest))
+HB_CALL_ERROR(sigwait, (hb_src set, hb_dst sig), (set, sig))
+
+#endif

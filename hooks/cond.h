@@ -1,0 +1,205 @@
+/* cond.h: condition variables, semaphores, barriers, joins, and futexes through syscall(2), which is how Rust's
+ * standard library and C++20's atomic waits block. */
+#ifndef HB_COND_H
+#define HB_COND_H
+
+#include "hooks/lock.h"
+
+/* Waiting on a condition lets go of its mutex first: leave that baton too. Cancellation may unwind through. */
+#define HB_COND_WAIT(symbol, c, m, call)                                                                  \
+  do {                                                                                                    \
+    struct hb_wait w;                                                                                     \
+    uint64_t now = 0;                                                                                     \
+    if (!hb_load_relaxed(&hb.resolved)) hb_resolve_all();                                                 \
+    if (!hb_real.symbol) return HB_ENOSYS;                                                                \
+    if ((hb.mutex_peek && hb_mutex_waited(m, hb_mutex_word(m))) || hb_waiters((uint64_t)(m)))             \
+      hb_release_begin(hb_self(), (uint64_t)(m), &now);                                                   \
+    hb_wait_begin(&w, HB_HOOK_##symbol, (uint64_t)(c), 0, HB_FRAME);                                      \
+    int r = (call);                                                                                       \
+    hb_wait_end(&w, HB_HOOK_##symbol, (uint64_t)(c), (uint64_t)(m), -(int64_t)r,                          \
+                r == HB_ETIMEDOUT ? HB_RECF_TIMEDOUT : r ? HB_RECF_FAILED : 0u, HB_FRAME);                \
+    return r;                                                                                             \
+  } while (0)
+
+HB_EXPORT HB_NOINLINE int HB_VERSIONED(pthread_cond_wait)(void *c, void *m) {
+  HB_UNWIND_SCOPE;
+  typedef int (*fn)(void *, void *);
+  HB_COND_WAIT(pthread_cond_wait, c, m, ((fn)hb_real.pthread_cond_wait)(c, m));
+}
+HB_EXPORT HB_NOINLINE int HB_VERSIONED(pthread_cond_timedwait)(void *c, void *m, const void *until) {
+  HB_UNWIND_SCOPE;
+  typedef int (*fn)(void *, void *, const void *);
+  HB_COND_WAIT(pthread_cond_timedwait, c, m, ((fn)hb_real.pthread_cond_timedwait)(c, m, until));
+}
+HB_EXPORT HB_NOINLINE int pthread_cond_clockwait(void *c, void *m, int clock, const void *until) {
+  HB_UNWIND_SCOPE;
+  typedef int (*fn)(void *, void *, int, const void *);
+  HB_COND_WAIT(pthread_cond_clockwait, c, m, ((fn)hb_real.pthread_cond_clockwait)(c, m, clock, until));
+}
+
+/* Waking somebody who waits is never gated: the record carries the waker's stack, written after the call so that
+ * nobody waits for it. hook path */
+static HB_NOINLINE int hb_wake_long(hb_lock_fn real, uint32_t hook, void *object) {
+  struct hb_tls *t = hb_self();
+  uint32_t waiting = hb_waiters((uint64_t)object);
+  uint64_t now = 0;
+  if (hb_thread_ready(t)) {
+    now = hb_now_ns();
+    hb_baton_leave(&hb.wiped->locks[hb_bucket((uint64_t)object)], (uint64_t)object, now, t->uid);
+  }
+  int r = real(object);
+  if (now && hb.features & HB_FEATURE_LOCK) hb_emit_release(t, hook, (uint64_t)object, now, 0, waiting, HB_FRAME);
+  return r;
+}
+
+#define HB_WAKE(name, symbol)                                                 \
+  HB_EXPORT int name(void *object) {                                          \
+    hb_lock_fn real = HB_REAL(hb_lock_fn, symbol);                            \
+    if (HB_UNLIKELY(!real)) return HB_ENOSYS;                                 \
+    if (HB_LIKELY(hb_waiters((uint64_t)object) == 0)) return real(object);    \
+    return hb_wake_long(real, HB_HOOK_##symbol, object);                      \
+  }
+HB_WAKE(HB_VERSIONED(pthread_cond_signal), pthread_cond_signal)
+HB_WAKE(HB_VERSIONED(pthread_cond_broadcast), pthread_cond_broadcast)
+HB_WAKE(sem_post, sem_post)
+
+/* ---- semaphores: the value is the first word on glibc (64-bit) and musl ---- */
+
+HB_INLINE int hb_sem_free(const void *s) { return (int32_t)hb_load_relaxed((const _Atomic uint32_t *)s) > 0; }
+
+#define HB_SEM_WAIT(symbol, s, call)                                                        \
+  do {                                                                                      \
+    struct hb_wait w;                                                                       \
+    if (!hb_load_relaxed(&hb.resolved)) hb_resolve_all();                                   \
+    if (!hb_real.symbol) return (int)hb_fail(HB_ENOSYS);                                    \
+    if (hb_sem_free(s)) return (call);                                                      \
+    hb_wait_begin(&w, HB_HOOK_##symbol, (uint64_t)(s), 0, HB_FRAME);                        \
+    int r = (call);                                                                         \
+    int64_t e = w.slot ? hb_result(r) : r;                                                  \
+    hb_wait_end(&w, HB_HOOK_##symbol, (uint64_t)(s), 0, e, hb_result_flags(e), HB_FRAME);   \
+    return r;                                                                               \
+  } while (0)
+
+HB_EXPORT HB_NOINLINE int sem_wait(void *s) {
+  HB_UNWIND_SCOPE;
+  HB_SEM_WAIT(sem_wait, s, ((hb_lock_fn)hb_real.sem_wait)(s));
+}
+HB_EXPORT HB_NOINLINE int sem_timedwait(void *s, const void *until) {
+  HB_UNWIND_SCOPE;
+  HB_SEM_WAIT(sem_timedwait, s, ((hb_timedlock_fn)hb_real.sem_timedwait)(s, until));
+}
+HB_EXPORT HB_NOINLINE int sem_clockwait(void *s, int clock, const void *until) {
+  HB_UNWIND_SCOPE;
+  HB_SEM_WAIT(sem_clockwait, s, ((hb_clocklock_fn)hb_real.sem_clockwait)(s, clock, until));
+}
+
+/* ---- barriers: everybody who arrives leaves the baton; the last one's is the one that releases ---- */
+
+HB_EXPORT HB_NOINLINE int pthread_barrier_wait(void *b) {
+  hb_lock_fn real = HB_REAL(hb_lock_fn, pthread_barrier_wait);
+  struct hb_wait w;
+  if (!real) return HB_ENOSYS;
+  hb_wait_begin(&w, HB_HOOK_pthread_barrier_wait, (uint64_t)b, 0, HB_FRAME);
+  if (w.slot) hb_baton_leave(&hb.wiped->locks[w.bucket], (uint64_t)b, w.start_ns, hb_self()->uid);
+  int r = real(b);
+  hb_wait_end(&w, HB_HOOK_pthread_barrier_wait, (uint64_t)b, 0, r, 0, HB_FRAME);
+  return r;
+}
+
+/* ---- joins: the object is the pthread_t, which is the thread's control block; its exit leaves the baton ---- */
+
+#define HB_JOIN(symbol, params, args)                                                                        \
+  HB_EXPORT HB_NOINLINE int symbol params {                                                                  \
+    HB_UNWIND_SCOPE;                                                                                         \
+    typedef int(*fn) params;                                                                                 \
+    fn real = HB_REAL(fn, symbol);                                                                           \
+    struct hb_wait w;                                                                                        \
+    if (!real) return HB_ENOSYS;                                                                             \
+    hb_wait_begin(&w, HB_HOOK_##symbol, th, 0, HB_FRAME);                                                    \
+    int r = real args;                                                                                       \
+    hb_wait_end(&w, HB_HOOK_##symbol, th, 0, -(int64_t)r, r == HB_ETIMEDOUT ? HB_RECF_TIMEDOUT : r ? HB_RECF_FAILED : 0u, \
+                HB_FRAME);                                                                                   \
+    return r;                                                                                                \
+  }
+HB_JOIN(pthread_join, (uint64_t th, void **value), (th, value))
+HB_JOIN(pthread_timedjoin_np, (uint64_t th, void **value, const void *until), (th, value, until))
+HB_JOIN(pthread_clockjoin_np, (uint64_t th, void **value, int clock, const void *until), (th, value, clock, until))
+
+/* The calling thread is about to end: tell whoever joins it. hook path */
+static void hb_join_release(struct hb_tls *t) {
+  uint64_t self = hb_thread_pointer();
+  if (hb_waiters(self) == 0 || !hb_thread_ready(t)) return;
+  uint64_t now = hb_now_ns();
+  hb_baton_leave(&hb.wiped->locks[hb_bucket(self)], self, now, t->uid);
+  hb_emit_release(t, HB_HOOK_pthread_exit, self, now, 0, 1, HB_FRAME);
+  hb_compiler_barrier(); /* no tail call: the frame must still be there */
+}
+
+/* ---- futex(2) through syscall(3) ---- */
+
+enum { HB_FUTEX_WAIT, HB_FUTEX_WAKE, HB_FUTEX_FD, HB_FUTEX_REQUEUE, HB_FUTEX_CMP_REQUEUE, HB_FUTEX_WAKE_OP,
+       HB_FUTEX_LOCK_PI, HB_FUTEX_UNLOCK_PI, HB_FUTEX_TRYLOCK_PI, HB_FUTEX_WAIT_BITSET, HB_FUTEX_WAKE_BITSET,
+       HB_FUTEX_WAIT_REQUEUE_PI, HB_FUTEX_CMP_REQUEUE_PI, HB_FUTEX_LOCK_PI2 };
+
+typedef long (*hb_syscall_fn)(long, long, long, long, long, long, long);
+
+/* These take syscall's own arguments, so that it reaches them by a jump and their caller is the program. */
+static HB_NOINLINE long hb_futex_wait(long n, long a, long b, long c, long d, long e, long f) {
+  struct hb_wait w;
+  hb_wait_begin(&w, HB_HOOK_futex_wait, (uint64_t)a, 0, HB_FRAME);
+  long r = ((hb_syscall_fn)hb_real.syscall)(n, a, b, c, d, e, f);
+  int64_t res = w.slot ? hb_result(r) : r;
+  uint32_t flags = res == -HB_EAGAIN ? 0u : hb_result_flags(res); /* EAGAIN: the value had changed already */
+  hb_wait_end(&w, HB_HOOK_futex_wait, (uint64_t)a, 0, res, flags, HB_FRAME);
+  return r;
+}
+
+static HB_NOINLINE long hb_futex_wake(long n, long a, long b, long c, long d, long e, long f) {
+  struct hb_tls *t = hb_self();
+  uint64_t now = 0;
+  if (hb_waiters((uint64_t)a) && hb_thread_ready(t)) {
+    now = hb_now_ns();
+    hb_baton_leave(&hb.wiped->locks[hb_bucket((uint64_t)a)], (uint64_t)a, now, t->uid);
+  }
+  long r = ((hb_syscall_fn)hb_real.syscall)(n, a, b, c, d, e, f);
+  if (r > 0 && now && hb.features & HB_FEATURE_LOCK)
+    hb_emit_release(t, HB_HOOK_futex_wake, (uint64_t)a, now, 0, (uint32_t)r, HB_FRAME);
+  return r;
+}
+
+#define HB_FUTEX_SLEEPS                                                                                   \
+  (1u << HB_FUTEX_WAIT | 1u << HB_FUTEX_WAIT_BITSET | 1u << HB_FUTEX_LOCK_PI | 1u << HB_FUTEX_LOCK_PI2 |  \
+   1u << HB_FUTEX_WAIT_REQUEUE_PI)
+#define HB_FUTEX_WAKES                                                                                    \
+  (1u << HB_FUTEX_WAKE | 1u << HB_FUTEX_WAKE_BITSET | 1u << HB_FUTEX_REQUEUE | 1u << HB_FUTEX_CMP_REQUEUE | \
+   1u << HB_FUTEX_WAKE_OP | 1u << HB_FUTEX_UNLOCK_PI)
+
+/* The target is about to confine its system calls, and a filter that kills must not meet one of ours. From here on the
+ * process is neither recorded nor signalled; a signal in flight finds a handler that makes no call. hook path */
+static HB_NOINLINE void hb_confined(void) {
+  struct hb_tls *t = hb_self();
+  struct hb_block b;
+  if (!hb_thread_ready(t)) return;
+  hb_store_relaxed(&hb.slot->disabled, (uint32_t)HB_OFF_SECCOMP);
+  atomic_fetch_or_explicit(&hb.slot->flags, HB_PROCF_SYNC_ONLY, memory_order_relaxed);
+  hb_block_enter(t, t->slot, &b, HB_FRAME); /* takes what is in flight for this thread */
+  hb_store_relaxed(&hb.on, 0u);
+  hb_block_leave(t, t->slot, &b);
+  t->flags |= HB_TLS_DEAD; /* strict mode takes the cycle counter away from this thread, too: no more stamps */
+  t->slot = NULL;
+}
+
+/* Everything goes on by a jump: syscall(SYS_vfork) and the like must not find a frame of ours. */
+HB_EXPORT long syscall(long n, long a, long b, long c, long d, long e, long f) {
+  if (HB_UNLIKELY(!hb_real.syscall)) hb_resolve_all();
+  if (HB_UNLIKELY(!hb_real.syscall)) return hb_fail(HB_ENOSYS);
+  if (HB_UNLIKELY(n == HB_SYS_seccomp) && a <= 1 /* SECCOMP_SET_MODE_STRICT, SECCOMP_SET_MODE_FILTER */) hb_confined();
+  if (n == HB_SYS_futex) {
+    uint32_t op = 1u << (b & 31); /* commands end at 13; the flags above them are 128 and 256 */
+    if (op & HB_FUTEX_SLEEPS) return hb_futex_wait(n, a, b, c, d, e, f);
+    if (op & HB_FUTEX_WAKES) return hb_futex_wake(n, a, b, c, d, e, f);
+  }
+  return ((hb_syscall_fn)hb_real.syscall)(n, a, b, c, d, e, f);
+}
+
+#endif

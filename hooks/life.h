@@ -1,0 +1,195 @@
+/* life.h: the beginning and the end of threads and processes, their names, and loading of objects. */
+#ifndef HB_LIFE_H
+#define HB_LIFE_H
+
+#include "hooks/alloc.h"
+#include "hooks/call.h"
+#include "hooks/cond.h"
+#include "hooks/jump.h"
+#include "sampler/mask.h"
+
+/* ---- threads ---- */
+
+struct hb_start {
+  _Atomic uint32_t used;
+  void *(*routine)(void *);
+  void *arg;
+  struct hb_birth birth;
+};
+#define HB_STARTS 1024 /* threads between pthread_create and their first instruction */
+static struct hb_start hb_starts[HB_STARTS];
+
+static struct hb_start *hb_start_take(void) {
+  static _Atomic uint32_t next;
+  uint32_t from = hb_add_relaxed(&next, 1u);
+  for (uint32_t i = 0; i < HB_STARTS; i++) {
+    struct hb_start *s = &hb_starts[(from + i) % HB_STARTS];
+    uint32_t free_ = 0;
+    if (!hb_load_relaxed(&s->used) && hb_cas_seq(&s->used, &free_, 1u)) return s;
+  }
+  return NULL;
+}
+
+static void hb_thread_goodbye(void) {
+  struct hb_tls *t = hb_self();
+  if (!t->slot) return;
+  hb_join_release(t);
+  hb_thread_leave(t, 0);
+}
+
+extern const char __start_hb_thread_text[] __attribute__((visibility("hidden")));
+extern const char __stop_hb_thread_text[] __attribute__((visibility("hidden")));
+
+/* pthread_exit and cancellation unwind through the thread's first frame: say goodbye there. */
+__attribute__((used, visibility("hidden"))) int hb_thread_personality(int version, int actions, uint64_t cls,
+                                                                        void *exception, void *context) {
+  (void)version, (void)cls, (void)exception, (void)context;
+  if (actions & 2) hb_thread_goodbye();
+  return 8;
+}
+
+/* In a section of its own, so that a walk knows its extent: above it lies nothing of the program. */
+static HB_NOINLINE __attribute__((section("hb_thread_text"))) void *hb_thread_main(void *p) {
+  __asm__ volatile(".cfi_personality 0x1b, hb_thread_personality");
+  struct hb_start *s = p;
+  void *(*routine)(void *) = s->routine;
+  void *arg = s->arg;
+  struct hb_birth birth = s->birth;
+  hb_store_release(&s->used, 0u);
+  struct hb_tls *t = hb_self();
+  if (hb_load_relaxed(&hb.on) && hb_load_relaxed(&hb.wiped->alive) && hb_thread_join_session(t, &birth)) {
+    if (hb_begin(t)) {
+      hb_announce(t);
+      hb_end(t);
+    }
+  }
+  void *r = routine(arg);
+  hb_thread_goodbye();
+  return r;
+}
+
+HB_EXPORT HB_NOINLINE int pthread_create(void *th, const void *attr, void *(*routine)(void *), void *arg) {
+  typedef int (*fn)(void *, const void *, void *(*)(void *), void *);
+  fn real = HB_REAL(fn, pthread_create);
+  struct hb_tls *t = hb_self();
+  if (!real) return HB_EAGAIN;
+  if (!hb_thread_ready(t)) return real(th, attr, routine, arg);
+  struct hb_start *s = hb_start_take();
+  if (!s) return real(th, attr, routine, arg); /* met at its first hook instead */
+  uint64_t bytes = hb.default_stack;
+  typedef int (*getsize)(const void *, size_t *);
+  size_t asked = 0;
+  if (attr && hb_real.pthread_attr_getstacksize && !((getsize)hb_real.pthread_attr_getstacksize)(attr, &asked))
+    bytes = asked;
+  s->routine = routine;
+  s->arg = arg;
+  s->birth = (struct hb_birth){(uint64_t)routine, t->uid, bytes};
+  int r = real(th, attr, hb_thread_main, s);
+  if (r) hb_store_release(&s->used, 0u);
+  return r;
+}
+
+/* musl ends a thread without unwinding it. */
+HB_EXPORT void pthread_exit(void *value) {
+  typedef void (*fn)(void *);
+  fn real = HB_REAL(fn, pthread_exit);
+  if (!hb.is_glibc) hb_thread_goodbye();
+  real(value);
+  __builtin_unreachable();
+}
+
+/* ---- names ---- */
+
+static void hb_renamed(struct hb_tls *t, uint32_t of, const char *name) {
+  struct hb_rec_name r;
+  if (!hb_begin(t)) return;
+  if (!t->announced) hb_announce(t);
+  hb_rec_init(&r.rec, HB_REC_NAME, 0, 0, hb_now_ns());
+  r.of = of;
+  r.reserved = 0;
+  uint32_t n = 0;
+  for (; n < HB_NAME_BYTES - 1 && name[n]; n++) r.name[n] = (uint8_t)name[n];
+  for (; n < HB_NAME_BYTES; n++) r.name[n] = 0;
+  hb_put(t, &r.rec, sizeof r, NULL, 0);
+  hb_end(t);
+}
+
+/* The recorded thread of this process with that pthread_t; 0 when it has not joined yet (it will read its name
+ * then). hook path */
+static uint32_t hb_uid_of(uint64_t th) {
+  uint32_t high = hb_load_relaxed(&hb.header->threads_high);
+  for (uint32_t i = 0; i < high && i < hb.threads_cap; i++) {
+    uint32_t uid = hb_load_acquire(&hb.threads[i].uid);
+    if (uid && uid != HB_UID_CLAIMING && hb.threads[i].proc_uid == hb.uid && hb.threads[i].thread_pointer == th) return uid;
+  }
+  return 0;
+}
+
+HB_EXPORT int pthread_setname_np(uint64_t th, const char *name) {
+  typedef int (*fn)(uint64_t, const char *);
+  fn real = HB_REAL(fn, pthread_setname_np);
+  if (!real) return HB_ENOSYS;
+  int r = real(th, name);
+  if (r == 0 && hb_thread_ready(hb_self())) {
+    uint32_t of = hb_uid_of(th);
+    if (of) hb_renamed(hb_self(), of, name);
+  }
+  return r;
+}
+
+HB_EXPORT int prctl(int op, long a, long b, long c, long d) {
+  typedef int (*fn)(int, long, long, long, long);
+  fn real = HB_REAL(fn, prctl);
+  if (!real) return (int)hb_fail(HB_ENOSYS);
+  if (op == 22 /* PR_SET_SECCOMP */) hb_confined();
+  int r = real(op, a, b, c, d);
+  if (op == 15 /* PR_SET_NAME */ && r == 0 && hb_thread_ready(hb_self())) hb_renamed(hb_self(), 0, (const char *)a);
+  return r;
+}
+
+/* ---- processes ---- */
+
+#define HB_FORK(symbol)                                           \
+  HB_EXPORT int symbol(void) {                                    \
+    typedef int (*fn)(void);                                      \
+    fn real = HB_REAL(fn, symbol);                                \
+    if (!real) return (int)hb_fail(HB_ENOSYS);                    \
+    int r = real();                                               \
+    if (r == 0) hb_thread_ready(hb_self());                       \
+    return r;                                                     \
+  }
+HB_FORK(fork)
+HB_FORK(_Fork)
+
+#define HB_EXIT(symbol)                                           \
+  HB_EXPORT void symbol(int status) {                             \
+    typedef void (*fn)(int);                                      \
+    fn real = HB_REAL(fn, symbol);                                \
+    struct hb_tls *t = hb_self();                                 \
+    if (t->slot) hb_thread_leave(t, 1);                           \
+    if (real) real(status);                                       \
+    for (;;) hb_sys1(HB_SYS_exit_group, status);                  \
+  }
+HB_EXIT(_exit)
+HB_EXIT(_Exit)
+
+/* ---- loading: a jump, since dlopen looks its caller up by the return address (RUNPATH, namespaces); the
+ * collector finds the new mappings when it sees the generation move ---- */
+
+HB_EXPORT void *dlopen(const char *file, int flags) {
+  typedef void *(*fn)(const char *, int);
+  fn real = HB_REAL(fn, dlopen);
+  if (HB_UNLIKELY(!real)) return NULL;
+  if (hb.slot) hb_add_relaxed(&hb.slot->modules_gen, 1u);
+  return real(file, flags);
+}
+
+HB_EXPORT int dlclose(void *handle) {
+  typedef int (*fn)(void *);
+  fn real = HB_REAL(fn, dlclose);
+  if (HB_UNLIKELY(!real)) return -1;
+  if (hb.slot) hb_add_relaxed(&hb.slot->modules_gen, 1u);
+  return real(handle);
+}
+
+#endif

@@ -1,0 +1,156 @@
+/* proxy.h: no sampling signal ever reaches a thread inside a call that can sleep, at no system call's cost.
+ *
+ * The state word (segment/layout.h, hb_thread.state):
+ *
+ *     RUNNING --CAS, sampler--> SIGNALLED --handler, or the slow path below--> RUNNING
+ *     RUNNING --CAS, thread---> BLOCKED ----------- store, thread -----------> RUNNING
+ *     RUNNING --CAS, thread---> EXITED
+ *
+ * While the target has the signal blocked the thread rests in MASKED, not RUNNING, and is asked (ASKED) instead of
+ * signalled: see segment/layout.h and sampler/mask.h.
+ *
+ * The sampler signals only after it has won RUNNING -> SIGNALLED, so a thread that is BLOCKED is never signalled.
+ * A thread that finds SIGNALLED on its way into a call has a signal on its way to it and takes it here, before
+ * the call. The rules, each of which was once broken and hung or leaked an EINTR:
+ *
+ * 1. The slow path blocks *all* signals with the raw system call, then waits for ours with rt_sigtimedwait. It
+ *    works when the target has everything masked; blocking only our signal hangs, because a handler of the target
+ *    may run in between and enter a proxy itself.
+ * 2. The handler's sa_mask is full (sampler/handler.h), or a handler of the target stacks on ours before it ran.
+ * 3. BLOCKED found on entry is *nested* when our frame lies below outer_sp (a handler of the target runs during
+ *    the outer call): leave then does nothing. Otherwise it is *stale*: a siglongjmp left the outer call. outer_sp
+ *    is published before the CAS and restored on leave.
+ * 4. When the slot belongs to another thread (a vfork child on its parent's memory), pass by.
+ * 5. A fork child takes a slot of its own before anything else (agent/thread.h).
+ * 6. Exit is the same entry with EXITED; after it a null slot passes straight through.
+ * 7. If sending failed the sampler takes SIGNALLED back. If the sampler died between its CAS and the signal, the wait
+ *    is capped and our signal stays masked during the call, in case it comes after all.
+ * 8. After a siglongjmp a deeper call looks nested until a shallower one is made: the thread goes unsampled until
+ *    then. The call that it left is recorded when the jump is made (hooks/jump.h). */
+#ifndef HB_PROXY_H
+#define HB_PROXY_H
+
+#include "agent/state.h"
+
+#define HB_CONSUME_TRIES 40 /* of 5 ms each: how long a signal that was announced is waited for */
+
+/* A proxied call under way; lives in the wrapper's frame. */
+struct hb_block {
+  uintptr_t prev_outer;
+  uint32_t passive; /* nested or bypassed: leave does not touch the state */
+  uint32_t unmask;  /* our signal was masked for the call and is to be unmasked */
+};
+
+static void hb_emit_unwound(struct hb_tls *t, struct hb_thread *s);
+static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame,
+                           uint32_t rec_flags);
+
+static uint64_t hb_signal_bit(void) { return 1ull << (hb.signal - 1); }
+
+/* The entry that did not find RUNNING. `to` is HB_BLOCKED or HB_EXITED. hook path */
+static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, uintptr_t sp, uint32_t to,
+                                      struct hb_block *b, const void *frame) {
+  uint64_t all = ~0ull, old = 0, ours = hb_signal_bit();
+  uint32_t tries = 0, x = hb_load_acquire(&s->state);
+  b->passive = 0;
+  if (x == HB_ASKED && hb_cas_seq(&s->state, &x, (uint32_t)HB_MASKED)) {
+    hb_take_sample(t, hb_load_relaxed(&s->ask), 0, NULL, frame, HB_RECF_CONSUMED);
+    x = HB_MASKED;
+  }
+  if (x == HB_MASKED && hb_cas_seq(&s->state, &x, to)) { /* no signal can be in flight: nothing else to wait for */
+    t->outer_sp = sp;
+    return;
+  }
+  hb_sys4(HB_SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, &all, &old, 8);
+  for (;;) {
+    x = t->rest;
+    if (hb_cas_seq(&s->state, &x, to)) break;
+    if (x == HB_BLOCKED) {
+      if (sp < t->outer_sp) {
+        b->passive = 1;
+        break;
+      }
+      t->proxy_depth = 1; /* only our own entry is left of what the jump abandoned */
+      hb_store_release(&s->state, t->rest);
+      continue;
+    }
+    if (x == HB_ASKED || x == HB_MASKED || x == HB_RUNNING) { /* asked in this moment, or rest was stale */
+      hb_store_release(&s->state, t->rest);
+      continue;
+    }
+    if (x == HB_EXITED || (uint32_t)hb_sys1(HB_SYS_gettid, 0) != s->tid) {
+      b->passive = 1;
+      break;
+    }
+    struct hb_timespec wait = {0, 5000000};
+    char info[128];
+    long got = hb_sys4(HB_SYS_rt_sigtimedwait, &ours, info, &wait, 8);
+    if (got == (long)hb.signal && hb_load_acquire(&s->state) == HB_SIGNALLED) {
+      uint64_t ran = hb_stamp_ns(t->left_stamp, hb_stamp());
+      hb_take_sample(t, hb_load_relaxed(&s->ask), 0, NULL, frame,
+                     HB_RECF_CONSUMED | (ran * 4 >= t->latency_ns * 5 ? HB_RECF_HELD : 0u));
+      hb_store_release(&s->state, (uint32_t)HB_RUNNING);
+    } else if (++tries >= HB_CONSUME_TRIES) { /* announced, never sent: whoever announced it is gone or starved */
+      x = HB_SIGNALLED;
+      if (hb_cas_seq(&s->state, &x, to)) {
+        b->unmask = (old & ours) == 0;
+        HB_COUNT(signals_stray);
+        break;
+      }
+    }
+  }
+  if (!b->passive) t->outer_sp = sp;
+  if (b->unmask) old |= ours;
+  hb_sys4(HB_SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &old, NULL, 8);
+}
+
+/* hook path; `frame` is the wrapper's frame address */
+HB_INLINE void hb_block_enter(struct hb_tls *t, struct hb_thread *s, struct hb_block *b, const void *frame) {
+  uintptr_t sp = (uintptr_t)frame;
+  uint32_t x = HB_RUNNING;
+  b->prev_outer = t->outer_sp;
+  b->passive = 0;
+  b->unmask = 0;
+  t->proxy_depth++;
+  t->outer_sp = sp;
+  hb_compiler_barrier(); /* a handler between here and the CAS must see outer_sp */
+  if (HB_LIKELY(hb_cas_seq(&s->state, &x, (uint32_t)HB_BLOCKED))) return;
+  t->outer_sp = b->prev_outer;
+  hb_block_slow(t, s, sp, HB_BLOCKED, b, frame);
+}
+
+/* Keeps errno: only plain stores and, once in a blue moon, a raw system call. hook path */
+HB_INLINE void hb_block_leave(struct hb_tls *t, struct hb_thread *s, struct hb_block *b) {
+  if (HB_LIKELY(!b->passive)) hb_store_release(&s->state, t->rest);
+  t->outer_sp = b->prev_outer;
+  t->proxy_depth--;
+  if (HB_UNLIKELY(b->unmask)) {
+    uint64_t ours = hb_signal_bit();
+    hb_sys4(HB_SYS_rt_sigprocmask, 1 /* SIG_UNBLOCK */, &ours, NULL, 8);
+  }
+}
+
+/* An exception or a cancellation crosses one of our frames: give back what the innermost proxied call
+ * published. The wrapper's own leave will not run. hook path */
+static void hb_block_unwound(void) {
+  struct hb_tls *t = hb_self();
+  struct hb_thread *s = t->slot;
+  if (!s || t->proxy_depth == 0 || --t->proxy_depth) return;
+  hb_emit_unwound(t, s);
+  t->outer_sp = 0;
+  if (t->waiting) hb_sub_relaxed(&hb.wiped->waiters[t->waiting - 1], 1u);
+  t->waiting = 0;
+  hb_store_relaxed(&s->in_hook, 0u);
+  if (hb_load_relaxed(&s->state) == HB_BLOCKED) hb_store_release(&s->state, t->rest);
+}
+
+/* The personality of every wrapper that names HB_UNWIND_SCOPE (Itanium C++ ABI, exception handling, 1.6.2):
+ * continue in both phases; in the clean-up phase (actions & 2) undo. */
+__attribute__((used, visibility("hidden"))) int hb_personality(int version, int actions, uint64_t cls, void *exception,
+                                                                 void *context) {
+  (void)version, (void)cls, (void)exception, (void)context;
+  if (actions & 2) hb_block_unwound();
+  return 8; /* _URC_CONTINUE_UNWIND */
+}
+
+#endif

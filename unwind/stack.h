@@ -1,0 +1,91 @@
+/* stack.h: the stack of a hook or of interrupted code, and the thread's private memory that it is taken with: by unwind
+ * tables and the remembered last stack (verify.h) as soon as the collector has published the process's tables, by
+ * frame pointers until then and where there are none. */
+#ifndef HB_STACK_H
+#define HB_STACK_H
+
+#include "unwind/verify.h"
+
+#define HB_PROBE_PAGES 16 /* 64 KiB of an unknown stack are asked for, at about 100 ns a page */
+
+static struct hb_tables hb_tables; /* the session's region, mapped at attach; base NULL: there is none */
+
+/* A recorded thread's: its last stack, scratch space for a walk, the unwind rules that it met last. 57 KiB of address
+ * space; what is touched depends on how deep stacks are: at 30 frames 8 KiB of rules and a page of each array. */
+struct hb_local {
+  struct hb_memory last;
+  struct hb_taken scratch;
+  struct hb_rules rules;
+};
+_Static_assert(sizeof(struct hb_frame) == sizeof(struct hb_kept), "scratch serves walks with and without memory");
+
+/* A stack as it was taken: v.n frames in scratch, leaf first, standing on v.joined frames of the last one. */
+struct hb_stack_taken {
+  struct hb_walked w;
+  struct hb_verified v;
+  struct hb_cursor c;
+  struct hb_unwind u;
+  int remember; /* hb_memory_keep may have it; else it is kept without proof */
+};
+
+HB_INLINE int hb_is_self(uintptr_t pc) { return pc - hb.self_lo < hb.self_hi - hb.self_lo; }
+HB_INLINE struct hb_frame *hb_scratch(struct hb_local *l) { return (struct hb_frame *)l->scratch.f; }
+
+/* From the cursor x->c on. signal-safe, under t->busy */
+static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x) {
+  struct hb_local *l = t->local;
+  struct hb_cursor *c = &x->c;
+  const struct hb_modules *list = hb_modules_adopt(&hb_tables, hb.slot_index, hb.uid);
+  x->w = (struct hb_walked){0, 0, 0};
+  x->v = (struct hb_verified){0, 0, 0, HB_WALK_ON};
+  x->remember = 0;
+  if (c->hi == c->sp) { /* on a stack that nobody knows the bounds of: a coroutine's, a handler's */
+    uintptr_t hi = hb_stack_probe(c->sp, HB_PROBE_PAGES);
+    c->lo = c->sp & ~(uintptr_t)4095;
+    c->hi = hi ? hi : c->sp;
+  }
+  x->u = (struct hb_unwind){hb_tables.base, list, &l->rules, {hb.self_lo, hb.self_hi}, {hb.start_lo, hb.start_hi},
+                            {{t->stack_lo, t->stack_hi}, {0, 0}}};
+  if (list && c->hi != c->sp) {
+    struct hb_cursor again = *c;
+    if (t->need_full) l->last.solid = 0; /* the record must stand alone: join nothing */
+    hb_walk_verify(&x->u, c, &l->last, &l->scratch, &x->w, &x->v);
+    x->remember = 1;
+    if (HB_LIKELY(x->v.end != HB_WALK_LIMIT)) return;
+    *c = again; /* deeper than is kept whole: once more, for both ends */
+    x->w = (struct hb_walked){0, 0, 0};
+    x->remember = 0;
+  }
+  struct hb_collect all = {hb_scratch(l), 0};
+  hb_collect_add(&all, hb_pc(c->how, c->pc), c->at);
+  if (c->hi == c->sp) {
+    x->w.flags |= HB_STACK_CUT;
+  } else if (list) {
+    hb_walk_table(&x->u, c, &all, &x->w);
+  } else {
+    if (c->exact) x->w.flags |= HB_STACK_GUESSED; /* a leaf may have no frame of its own yet, or none at all */
+    hb_walk_fp(&all, &x->w, c->bp, c->sp, c->hi);
+  }
+  hb_collect_end(&all, &x->w);
+  x->v.joined = 0;
+  x->v.n = x->w.n;
+}
+
+/* Stack of a hook: `frame` is the wrapper's __builtin_frame_address(0), so its return address is certain. Our own
+ * frames are left out. signal-safe, under t->busy */
+static void hb_stack_hook(struct hb_tls *t, const void *frame, struct hb_stack_taken *x) {
+  const uintptr_t *f = frame;
+  struct hb_range stack = {t->stack_lo, t->stack_hi};
+  while (hb_is_self(f[1]) && hb_in(stack, f[0]) && f[0] > (uintptr_t)f && f[0] <= stack.hi - 16) /* called by ourselves */
+    f = (const uintptr_t *)f[0];
+  hb_cursor_hook(&x->c, f, stack);
+  hb_stack_take(t, x);
+}
+
+/* Stack of interrupted code; `uc` is the handler's third argument. signal-safe, under t->busy */
+static void hb_stack_signal(struct hb_tls *t, const void *uc, struct hb_stack_taken *x) {
+  hb_cursor_signal(&x->c, uc, (struct hb_range){t->stack_lo, t->stack_hi});
+  hb_stack_take(t, x);
+}
+
+#endif
