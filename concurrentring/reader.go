@@ -1,0 +1,186 @@
+// Package concurrentring carries raw records from the threads of every recorded process to the collector.
+// reader.go is the consumer; the producers are the agents, in C, beside this file.
+//
+// # Design
+//
+// The ring is K sub-buffers in the session's segment. Each is ring_bytes of data (a power of two) and a
+// control block with three words:
+//
+//	lock   0, or the uid of the thread that writes right now   producers (CAS 0→uid, store 0); ReapLocks
+//	head   bytes ever written                                  the producer that holds lock
+//	tail   bytes ever consumed                                 the consumer, nobody else
+//
+// Index packing: head and tail are 64-bit byte counts that only grow; a position in the data is the count's
+// low bits (count & (ring_bytes-1)). 2^64 bytes are not reached, and differences are taken modulo 2^64
+// anyway. head == tail is empty, head - tail == ring_bytes is full: no slot is given up to tell them apart.
+//
+// Wraparound: a record is contiguous. Where it does not fit before the end of the data, the producer fills
+// the rest with a PAD record, of which only `bytes` and `type` mean anything (the rest may be 8 bytes), and
+// publishes both with the same head. Everything is a multiple of 8, so a record's first word never straddles
+// the end.
+//
+// Loss: a producer never waits. A taken lock or a full sub-buffer sends it to the next one; when all K refuse,
+// the record is dropped, but its sequence number is used up. So loss travels in the stream: package assemble
+// sees the gap in the thread's numbers. A producer that dies while it holds a lock costs the others that
+// sub-buffer until ReapLocks; what it had not published is overwritten by the next holder.
+//
+// Order: within a sub-buffer, records come as they were published. Between sub-buffers there is no order:
+// consecutive records of one thread may lie in different ones. A pass (one Drain) loads each head once, so
+// a record that was published before a pass began is delivered by that pass at the latest; that is what
+// assemble's rule for gaps rests on.
+//
+// Ordering partners:
+//
+//	producer: store head, release  →  consumer: load head, acquire   the record's bytes are whole
+//	consumer: store tail, release  →  producer: load tail, acquire   the bytes were read before they are reused
+//	producer: store lock 0, release → producer: CAS lock, acquire    head and data of the previous holder
+//
+// Trust: none. Any process of the session can write any word here at any time, control words included.
+// So the consumer keeps its tail to itself and only publishes it; it copies head, then checks it; it loads a
+// record's first word once, checks that copy, copies the record out, and puts the checked word back into the
+// copy, because the bytes may have changed in between. What does not hold costs the sub-buffer's present
+// content (tail jumps to head), is counted, and nothing else: no access leaves the sub-buffer.
+//
+// What it deliberately does not do: take locks, wait, or interpret more of a record than its frame.
+package concurrentring
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/hbtrace/hbtrace/segment"
+)
+
+// Stats counts since NewReader. Bytes include no padding.
+type Stats struct {
+	Records, Bytes      uint64
+	Broken, BrokenBytes uint64 // times a sub-buffer's content made no sense, and the bytes given up for it
+	Reaped              uint64 // locks freed because their holder's process was gone
+}
+
+// Reader is the only consumer of a segment's ring. It is not for concurrent use.
+type Reader struct {
+	seg   *segment.Segment
+	subs  []sub
+	buf   []byte // one record, 8-aligned
+	stats Stats
+}
+
+// sub is one sub-buffer as the reader sees it.
+type sub struct {
+	ctl  *segment.Subbuf // shared
+	data []byte          // shared
+	tail uint64          // owned by the reader; ctl.Tail is its publication
+}
+
+// NewReader takes up the ring where its published tails stand.
+func NewReader(seg *segment.Segment) *Reader {
+	r := &Reader{seg: seg, buf: make([]byte, segment.MaxRecord)}
+	for i := range seg.Geometry().Rings {
+		ctl := seg.Subbuf(i)
+		r.subs = append(r.subs, sub{ctl: ctl, data: seg.Ring(i), tail: ctl.Tail.Load()})
+	}
+	return r
+}
+
+// Stats is what was read and given up so far.
+func (r *Reader) Stats() Stats { return r.stats }
+
+// Drain makes one pass: it delivers, sub-buffer by sub-buffer, every record that was published before the
+// pass came by, and frees their room. It returns how many records and bytes that were, and publishes the
+// collector's heartbeat. rec is a copy, framed as its first word says (24 bytes to MaxRecord, a multiple of
+// 8) and otherwise unchecked; it is valid until f returns.
+func (r *Reader) Drain(f func(sub int, rec []byte)) (n, bytes int) {
+	for i := range r.subs {
+		dn, db := r.drain(i, f)
+		n += dn
+		bytes += db
+	}
+	r.stats.Records += uint64(n)
+	r.stats.Bytes += uint64(bytes)
+	r.seg.Header().HeartbeatNs.Store(uint64(segment.Now()))
+	return n, bytes
+}
+
+func (r *Reader) drain(i int, f func(sub int, rec []byte)) (n, bytes int) {
+	s := &r.subs[i]
+	size := uint64(len(s.data))
+	// Room is given back in steps: each is a store to a line that all producers read.
+	step := size / 16
+	published := s.tail
+	head := s.ctl.Head.Load() // acquire: partner of the producer's publication
+	for s.tail != head {
+		used := head - s.tail
+		pos := s.tail & (size - 1)
+		if used > size || (used|pos)&7 != 0 {
+			r.giveUp(s, head)
+			break
+		}
+		word := atomic.LoadUint64((*uint64)(unsafe.Pointer(&s.data[pos])))
+		length, ok := frame(word, used, size-pos)
+		if !ok {
+			r.giveUp(s, head)
+			break
+		}
+		if recType(word) != segment.RecTypePad {
+			rec := r.buf[:length]
+			copy(rec, s.data[pos:pos+length])
+			binary.LittleEndian.PutUint64(rec, word)
+			f(i, rec)
+			n++
+			bytes += int(length)
+		}
+		s.tail += length
+		if s.tail-published >= step {
+			s.ctl.Tail.Store(s.tail) // release: partner of the producer's look for room
+			published = s.tail
+		}
+	}
+	// Also when nothing was read: a tail that somebody scribbled on could make producers see a full
+	// sub-buffer for ever.
+	if s.ctl.Tail.Load() != s.tail {
+		s.ctl.Tail.Store(s.tail)
+	}
+	return n, bytes
+}
+
+// frame is the length of the record that begins with word, with used bytes published from its start on and
+// room bytes before the end of the data; false when it makes no sense.
+func frame(word, used, room uint64) (length uint64, ok bool) {
+	length = uint64(uint32(word))
+	if length&7 != 0 || length > used || length > room || length > segment.MaxRecord {
+		return 0, false
+	}
+	if recType(word) == segment.RecTypePad {
+		return length, length >= 8
+	}
+	return length, length >= segment.RecBytes
+}
+
+// recType is the record type in a record's first word (layout.h struct hb_rec: bytes, type, flags, hook).
+func recType(word uint64) uint8 { return uint8(word >> 32) }
+
+// giveUp jumps over everything up to head.
+func (r *Reader) giveUp(s *sub, head uint64) {
+	r.stats.Broken++
+	// Where head itself is nonsense, no more than a sub-buffer's worth can have been lost.
+	r.stats.BrokenBytes += min(head-s.tail, uint64(len(s.data)))
+	s.tail = head
+}
+
+// ReapLocks frees the locks whose holder is dead, and says how many. alive must say false only of a thread
+// whose whole process is known to be gone: a live holder would then share the sub-buffer with another. A lock
+// held under UIDClaiming, by a thread that has no uid yet, names nobody and is left alone.
+func (r *Reader) ReapLocks(alive func(threadUID uint32) bool) int {
+	n := 0
+	for i := range r.subs {
+		lock := &r.subs[i].ctl.Lock
+		// Thread uids are never given twice, so the CAS cannot free a later holder's lock.
+		if holder := lock.Load(); holder != 0 && holder != segment.UIDClaiming && !alive(holder) && lock.CompareAndSwap(holder, 0) {
+			n++
+		}
+	}
+	r.stats.Reaped += uint64(n)
+	return n
+}

@@ -1,0 +1,203 @@
+// The sampler's clock: sleep to the next tick, publish it, look at the threads whose turn it is.
+package sampler
+
+import (
+	"syscall"
+
+	"github.com/hbtrace/hbtrace/segment"
+	"golang.org/x/sys/unix"
+)
+
+// Policy, in ticks unless named otherwise.
+const (
+	maxBackoff = 64 // an idle thread is looked at at least this often
+	stillTicks = 10 // a counter that has not moved for so long stands still
+	// The loop sleeps at least workShare times as long as it worked, so that thousands of threads make
+	// ticks longer instead of taking a CPU (at real-time priority).
+	workShare = 4
+	// How long a counter that the kernel brings up to date at its own ticks may stand still under a thread
+	// that runs: a tick at HZ=100.
+	kernelTickNs = 10e6
+	// How far samples may run ahead of the counter, or fall behind it, before they are held back or forgotten.
+	lagNs        = 2 * kernelTickNs
+	stuckNs      = 100e6
+	maxStuckWait = 6400e6
+	orphanEvery  = 128 // look for the collector's death
+	quietRetryNs = 5e9
+)
+
+type loop struct {
+	seg        *segment.Segment
+	ctl        *control
+	head       *segment.Header
+	tickNs     int64
+	intervalNs uint64 // CPU time between periodic samples
+	cookie     uint64
+	signalBit  uint64
+	sampling   bool // FeatureCPU: without it only ticks are published
+
+	tick    uint64 // of this round
+	elapsed uint64 // ticks since the last round: one, unless some were missed
+	now     int64  // start of this round, CLOCK_MONOTONIC
+	rng     uint64
+
+	next    []uint64 // per thread slot: tick of the next look
+	threads []thread
+	procs   []proc
+	info    sigInfo
+	path    path
+	buf     [16384]byte
+}
+
+// run works until it is told to stop or the collector is gone. It does not allocate.
+func (l *loop) run() {
+	h := &l.ctl.head.samplerHead
+	wanted := clockNs()
+	last := uint64(0)
+	for round := uint64(0); l.ctl.head.stop.Load() == 0; round++ {
+		// PDEATHSIG does this as well, except where the collector died before it was armed.
+		if round%orphanEvery == 0 && !l.parentLives() {
+			return
+		}
+		woke := clockNs()
+		l.now, l.tick = woke, uint64(woke/l.tickNs)
+		l.head.Tick.Store(l.tick)
+		h.ticks.Add(1)
+		if late := woke - wanted; late > 0 {
+			h.lateNs.Add(uint64(late))
+		}
+		if last != 0 && l.tick > last+1 {
+			h.missed.Add(l.tick - last - 1)
+		}
+		l.elapsed = 1
+		if last != 0 {
+			l.elapsed = min(max(l.tick-last, 1), 16)
+		}
+		last = l.tick
+		if l.sampling && l.head.Recording.Load() != 0 {
+			l.lookAtAll()
+		}
+		end := clockNs()
+		wanted = (end/l.tickNs + 1) * l.tickNs
+		if rest := end + workShare*(end-woke); rest > wanted {
+			wanted = (rest/l.tickNs + 1) * l.tickNs
+		}
+		wanted += l.phase()
+		sleepUntil(wanted)
+	}
+}
+
+// phase is when in the next tick to wake, at random: programs sleep for whole milliseconds, too, and would be
+// looked at in the same place of their work again and again.
+func (l *loop) phase() int64 {
+	x := l.rng
+	x ^= x << 13
+	x ^= x >> 7
+	x ^= x << 17
+	l.rng = x
+	return int64(x % uint64(l.tickNs))
+}
+
+func (l *loop) parentLives() bool {
+	ppid, _, _ := syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
+	return uint32(ppid) == l.ctl.head.parentPID
+}
+
+func (l *loop) lookAtAll() {
+	high := l.seg.HighThreads()
+	for i := 0; i < high; i++ {
+		if l.tick >= l.next[i] {
+			l.next[i] = l.tick + l.look(i)
+		}
+	}
+}
+
+// proc is what the sampler holds of one process slot.
+type proc struct {
+	uid     uint32 // verified process that the rest is about; 0 none
+	hostPID uint32
+	dir     int32 // /proc/PID, kept open: pins this very process; 0 not open
+	dead    bool  // it was gone, or somebody else's, when it was opened
+	// quietUntil: when the handler is looked for again; doubles up to a point by quietFor
+	quiet      bool
+	quietUntil int64
+	quietFor   int64
+	lostInRow  int // signals in a row that nobody took although our handler seemed to be there
+}
+
+// proc returns the entry of process slot i when the collector has verified that it is process uid and it can
+// be reached, else nil.
+func (l *loop) proc(i, uid uint32) *proc {
+	if i >= uint32(len(l.procs)) {
+		return nil // written by the target: anything goes
+	}
+	c, p := &l.ctl.procs[i], &l.procs[i]
+	if uid == 0 || c.ok.Load() != uid {
+		return nil
+	}
+	if p.uid != uid {
+		l.drop(p)
+		hostPID, start := c.hostPID.Load(), c.startTicks.Load()
+		if c.ok.Load() != uid {
+			return nil // being rewritten: next time
+		}
+		p.hostPID = hostPID
+		var again bool
+		if p.dead, again = l.openProc(p, start); again {
+			l.drop(p)
+			return nil
+		}
+		p.uid = uid
+	}
+	if p.dead {
+		return nil
+	}
+	return p
+}
+
+func (l *loop) drop(p *proc) {
+	if p.dir > 0 {
+		rawClose(int(p.dir))
+	}
+	*p = proc{}
+}
+
+// openProc opens the process's directory and checks by its start time that it is still that process. again:
+// there was no descriptor for it.
+func (l *loop) openProc(p *proc, start uint64) (dead, again bool) {
+	fd := l.path.reset().str("/proc/").num(p.hostPID).open(unix.AT_FDCWD, unix.O_PATH|unix.O_DIRECTORY)
+	if fd < 0 {
+		return true, noDescriptor(fd)
+	}
+	p.dir = int32(fd)
+	stat := l.path.reset().str("stat").open(fd, unix.O_RDONLY)
+	if stat < 0 {
+		return true, noDescriptor(stat)
+	}
+	n := pread(stat, l.buf[:])
+	rawClose(stat)
+	if n <= 0 {
+		return true, false
+	}
+	got, ok := statStart(l.buf[:n])
+	return !ok || got != start, false
+}
+
+func noDescriptor(errno int) bool {
+	return errno == -int(unix.EMFILE) || errno == -int(unix.ENFILE)
+}
+
+// quieten stops signals to a process and tells the collector why.
+func (l *loop) quieten(i uint32, p *proc, why Quiet) {
+	p.quiet = true
+	p.quietFor = min(max(p.quietFor*2, quietRetryNs), 16*quietRetryNs)
+	p.quietUntil = l.now + p.quietFor
+	c := &l.ctl.procs[i]
+	c.quiet.Store(uint32(why))
+	c.quietUID.Store(p.uid)
+}
+
+func (l *loop) unquieten(i uint32, p *proc) {
+	p.quiet, p.lostInRow = false, 0
+	l.ctl.procs[i].quietUID.Store(0)
+}
