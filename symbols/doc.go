@@ -1,0 +1,21 @@
+// Package symbols turns (module, ELF virtual address) into functions, files, lines and inlined calls.
+//
+// A [Resolver] knows modules by their recording's id. The first address asked of a module opens its file,
+// proves by build id that it is the file that was recorded, and gathers names from the best sources there are:
+//
+//	.debug_info + .debug_line   functions, inlined calls, file and line   dwarf.go unit.go line.go
+//	.symtab, .dynsym            function names                            symtab.go
+//	.plt, .plt.sec, .plt.got    stubs, as name@plt (x86-64)               plt.go
+//	separate debug files        by build id, or .gnu_debuglink and CRC    debugfile.go
+//	the vDSO                    this process' own image                   vdso.go
+//
+// Nothing here trusts a file. Sizes are checked before memory is taken, work on one module is limited in time and
+// by counts, and a panic of debug/elf or debug/dwarf ends at the module, as a note. An address that nothing is
+// known about gives nil, so that callers can show module+0xoffset.
+//
+// Tables are kept flat: every source is painted into one sorted list of (start, owner) that never overlaps
+// (flatmap.go), so that a look-up is a binary search whatever the input was.
+//
+// Not read: .gnu_debugdata (xz mini debug info), split DWARF (.dwo, .dwp; the skeleton's lines are used),
+// Go's pclntab of stripped Go programs, symbols of files without section headers.
+package symbols

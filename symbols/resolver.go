@@ -1,0 +1,435 @@
+package symbols
+
+// This file owns Resolver: which file stands for a module, and what of it is used.
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hbtrace/hbtrace/trace"
+)
+
+const (
+	defaultDebugDir = "/usr/lib/debug"
+	maxNotes        = 1000
+	maxUnitNotes    = 3 // problems told of per module; the rest is counted
+	deletedSuffix   = " (deleted)"
+)
+
+// Options say where a Resolver looks. The zero value looks at this mount namespace and at /usr/lib/debug.
+type Options struct {
+	DebugDirs []string // directories of separate debug files; nil means /usr/lib/debug
+	Root      string   // prefix for the paths of another mount namespace, such as /proc/PID/root; "" none
+	// Open opens a file in place of os.Open; nil means the operating system, regular files only. It may be called
+	// from several goroutines.
+	Open func(path string) (ReaderAtCloser, error)
+}
+
+// Resolver finds and caches debug information of modules. It is safe for concurrent use; different modules are
+// resolved in parallel, one module by one goroutine at a time.
+type Resolver struct {
+	o Options
+
+	mu      sync.Mutex
+	mods    map[trace.ModuleID]*module
+	notes   []string
+	noted   map[string]bool
+	dropped int // notes beyond maxNotes
+	closed  bool
+}
+
+// module is what is known of one module. m is immutable after Add; mu guards the rest.
+type module struct {
+	m trace.Module
+
+	mu     sync.Mutex
+	loaded bool
+	closed bool
+	names  namer
+	images []*image
+	syms   *symtab    // nil: none
+	vars   *symtab    // of variables; nil: not asked for yet, or none
+	dw     *dwarfInfo // nil: none
+
+	problems atomic.Int64 // with parts of the debug information; Notes reads it without mu
+}
+
+// NewResolver returns a Resolver that knows no modules yet.
+func NewResolver(o Options) *Resolver {
+	if o.DebugDirs == nil {
+		o.DebugDirs = []string{defaultDebugDir}
+	}
+	return &Resolver{o: o, mods: map[trace.ModuleID]*module{}, noted: map[string]bool{}}
+}
+
+// Add learns a module. If m.BuildID is empty the build id is read from the file now, so that a later replacement is
+// noticed; [Resolver.Module] gives it back. A file that cannot be read is a note, not an error. The error is about
+// the call: a closed Resolver, no id, or an id that stands for another module already.
+func (r *Resolver) Add(m trace.Module) error {
+	if m.ID == 0 {
+		return fmt.Errorf("adding module %s: it has no id", m.Path)
+	}
+	if m.Kind == trace.ModuleELF && m.BuildID == "" {
+		m.BuildID = r.fileBuildID(m)
+	}
+	m.BuildID = strings.ToLower(m.BuildID)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return fmt.Errorf("adding module %s: resolver is closed", m.Path)
+	}
+	if old := r.mods[m.ID]; old != nil {
+		if old.m.Path == m.Path && old.m.BuildID == m.BuildID {
+			return nil
+		}
+		return fmt.Errorf("adding module %s: id %d is %s already", m.Path, m.ID, old.m.Path)
+	}
+	r.mods[m.ID] = &module{m: m}
+	return nil
+}
+
+// fileBuildID reads the build id of a module's file; "" when there is none.
+func (r *Resolver) fileBuildID(m trace.Module) string {
+	if strings.HasSuffix(m.Path, deletedSuffix) || !filepath.IsAbs(m.Path) {
+		return "" // what is at the path now need not be what was recorded
+	}
+	open := r.o.Open
+	if open == nil {
+		open = openRegular
+	}
+	path := r.rooted(m.Path)
+	f, err := open(path)
+	if err != nil {
+		r.note("module %s: %v", m.Path, err)
+		return ""
+	}
+	defer f.Close()
+	id, err := BuildID(f)
+	if err != nil && !errors.Is(err, ErrNoBuildID) {
+		r.note("module %s: %v", m.Path, err)
+	}
+	return id
+}
+
+// Module returns what Add learned of a module, its build id included.
+func (r *Resolver) Module(id trace.ModuleID) (trace.Module, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.mods[id]; m != nil {
+		return m.m, true
+	}
+	return trace.Module{}, false
+}
+
+// Notes returns one line per problem so far: files that cannot be read or are not what was recorded, modules
+// without symbols, debug information that makes no sense. Ask before Close.
+func (r *Resolver) Notes() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := slices.Clone(r.notes)
+	var more []string
+	for _, m := range r.mods {
+		if k := m.problems.Load() - maxUnitNotes; k > 0 {
+			more = append(more, fmt.Sprintf("module %s: %d more problems with its debug information", m.m.Path, k))
+		}
+	}
+	slices.Sort(more)
+	n = append(n, more...)
+	if r.dropped > 0 {
+		n = append(n, fmt.Sprintf("%d more notes on symbols", r.dropped))
+	}
+	return n
+}
+
+func (r *Resolver) note(format string, args ...any) {
+	s := strings.ReplaceAll(cut(fmt.Sprintf(format, args...)), "\n", " ")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.noted[s] {
+		return
+	}
+	if len(r.notes) >= maxNotes {
+		r.dropped++
+		return
+	}
+	r.noted[s] = true
+	r.notes = append(r.notes, s)
+}
+
+// noteUnlessMissing notes the error of a file that need not exist.
+func (r *Resolver) noteUnlessMissing(path string, err error) {
+	if !errors.Is(err, fs.ErrNotExist) {
+		r.note("debug file %s: %v: not used", path, err)
+	}
+}
+
+// Close releases all files. Later calls to Resolve know nothing.
+func (r *Resolver) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	mods := r.mods
+	r.mods = map[trace.ModuleID]*module{}
+	r.mu.Unlock()
+	var errs []error
+	for _, m := range mods {
+		m.mu.Lock()
+		errs = append(errs, m.release())
+		m.closed = true
+		m.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// release closes the files of m and forgets what came from them. m.mu is held.
+func (m *module) release() error {
+	var errs []error
+	for _, im := range m.images {
+		errs = append(errs, im.close())
+	}
+	m.images, m.syms, m.vars, m.dw, m.names.done = nil, nil, nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// Resolve names addrs, which are ELF virtual addresses of the module, already adjusted: of the call instruction,
+// not the return address. The result has one element per address, innermost inlined frame first; nil means that
+// nothing is known. Addresses are best given together, in one call; equal addresses share their element, which must
+// not be modified.
+func (r *Resolver) Resolve(mod trace.ModuleID, addrs []uint64) [][]trace.SymFrame {
+	out := make([][]trace.SymFrame, len(addrs))
+	m := r.locked(mod)
+	if m == nil {
+		return out
+	}
+	defer m.mu.Unlock()
+	// In order of address every unit is decoded once, whatever the cache holds.
+	order := make([]int, len(addrs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		if addrs[a] < addrs[b] {
+			return -1
+		}
+		if addrs[a] > addrs[b] {
+			return 1
+		}
+		return a - b
+	})
+	for done := 0; done < len(order); {
+		// A panic costs the debug information, then the symbol table, never the rest of the addresses.
+		err := guarded(func() {
+			for ; done < len(order); done++ {
+				i := order[done]
+				if done > 0 && addrs[order[done-1]] == addrs[i] {
+					out[i] = out[order[done-1]]
+					continue
+				}
+				out[i] = m.resolve(addrs[i])
+			}
+		})
+		if err != nil {
+			r.note("module %s: %v", m.m.Path, err)
+			if m.dw == nil {
+				m.syms = nil
+			}
+			m.dw = nil
+		}
+	}
+	return out
+}
+
+// locked returns a module with what its files have, its mu held; nil when it is not known or closed.
+func (r *Resolver) locked(mod trace.ModuleID) *module {
+	r.mu.Lock()
+	m := r.mods[mod]
+	r.mu.Unlock()
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil
+	}
+	if !m.loaded {
+		m.loaded = true
+		if err := guarded(func() { r.load(m) }); err != nil {
+			r.note("module %s: %v", m.m.Path, err)
+			m.dw = nil
+		}
+	}
+	return m
+}
+
+// guarded runs f and turns its panics into errors, faults on mapped files that shrank included.
+func guarded(f func()) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("corrupt file or debug information: %v", p)
+		}
+	}()
+	f()
+	return nil
+}
+
+func (m *module) resolve(addr uint64) []trace.SymFrame {
+	symbol := ""
+	if m.syms != nil {
+		symbol, _ = m.syms.find(addr)
+	}
+	if m.dw != nil {
+		if f := m.dw.frames(addr, symbol, &m.names); f != nil {
+			return f
+		}
+	}
+	if symbol == "" {
+		return nil
+	}
+	return []trace.SymFrame{{Func: m.names.readable(symbol), Linkage: symbol}}
+}
+
+// load finds the module's file and debug file and takes what they have. m.mu is held.
+func (r *Resolver) load(m *module) {
+	var main *image
+	switch m.m.Kind {
+	case trace.ModuleELF:
+		main = r.openMain(m.m)
+	case trace.ModuleVDSO:
+		main = r.openOwnVDSO(m.m)
+	default:
+		return
+	}
+	if main != nil {
+		m.images = append(m.images, main)
+		m.names.isGo = main.isGo()
+	}
+	var extra *image
+	if main == nil || !main.hasDebugInfo() || !main.hasSymtab() {
+		if extra = r.byBuildID(m.m.BuildID); extra == nil && main != nil && m.m.Kind == trace.ModuleELF {
+			extra = r.byDebugLink(main, strings.TrimSuffix(m.m.Path, deletedSuffix))
+		}
+		if extra != nil {
+			m.images = append(m.images, extra)
+			m.names.isGo = m.names.isGo || extra.isGo()
+		}
+	}
+	if main == nil && extra == nil {
+		return
+	}
+	r.loadSymbols(m, main)
+	r.loadDebugInfo(m, main, extra)
+	if m.dw == nil && (m.syms == nil || len(m.syms.syms) == m.syms.stubs) {
+		r.note("module %s: no symbols: build it without stripping, or install its debug package", m.m.Path)
+	}
+	if extra == nil && main.elf.Section(".gnu_debugdata") != nil && !main.hasSymtab() {
+		r.note("module %s: exported names only: its .gnu_debugdata (xz) is not read; install its debug package", m.m.Path)
+	}
+}
+
+func (r *Resolver) loadSymbols(m *module, main *image) {
+	err := guarded(func() {
+		t := &symtab{}
+		for _, im := range m.images {
+			if err := t.addImage(im); err != nil {
+				r.note("module %s: %s: %v", m.m.Path, im.path, err)
+			}
+		}
+		if main != nil {
+			t.addPLT(main)
+		}
+		t.seal()
+		m.syms = t
+	})
+	if err != nil {
+		r.note("module %s: symbol table: %v", m.m.Path, err)
+	}
+}
+
+func (r *Resolver) loadDebugInfo(m *module, main, extra *image) {
+	im := extra
+	if main != nil && main.hasDebugInfo() {
+		im = main
+	}
+	if im == nil || !im.hasDebugInfo() {
+		return
+	}
+	problem := func(err error) {
+		if m.problems.Add(1) <= maxUnitNotes {
+			r.note("module %s: debug information of %s: %v", m.m.Path, im.path, err)
+		}
+	}
+	alt, err := r.altFile(im)
+	if err != nil {
+		problem(err)
+	}
+	if alt != nil {
+		m.images = append(m.images, alt)
+	}
+	dw, err := openDWARF(im, alt, problem)
+	if err != nil {
+		r.note("module %s: debug information of %s: %v: using the symbol table alone", m.m.Path, im.path, err)
+		return
+	}
+	if dw.split {
+		r.note("module %s: split debug information (.dwo) is not read: no inlined functions there", m.m.Path)
+	}
+	m.dw = dw
+}
+
+// openMain opens the file that was recorded; nil, with a note, when it cannot be had.
+func (r *Resolver) openMain(m trace.Module) *image {
+	path, deleted := strings.CutSuffix(m.Path, deletedSuffix)
+	if !filepath.IsAbs(path) {
+		r.note("module %s: not a file", m.Path)
+		return nil
+	}
+	if deleted && m.BuildID == "" {
+		r.note("module %s: was deleted or replaced while it ran and has no build id: no names", m.Path)
+		return nil
+	}
+	im, err := r.openImage(r.rooted(path))
+	if err != nil {
+		r.note("module %s: %v", m.Path, err)
+		return nil
+	}
+	if m.BuildID != "" && im.buildID != m.BuildID {
+		r.note("module %s: replaced since it was recorded (build id %s, now %s): its names are not used", m.Path, m.BuildID, orNone(im.buildID))
+		im.close()
+		return nil
+	}
+	return im
+}
+
+func (r *Resolver) openOwnVDSO(m trace.Module) *image {
+	f, err := openVDSO()
+	if err != nil {
+		r.note("module %s: %v", m.Path, err)
+		return nil
+	}
+	im, err := newImage("[vdso]", f)
+	if err != nil {
+		r.note("module %s: %v", m.Path, err)
+		return nil
+	}
+	if m.BuildID != "" && im.buildID != m.BuildID {
+		r.note("module %s: of another kernel (build id %s, here %s): its names are not known", m.Path, m.BuildID, orNone(im.buildID))
+		im.close()
+		return nil
+	}
+	return im
+}
+
+func (r *Resolver) rooted(path string) string {
+	if r.o.Root == "" {
+		return path
+	}
+	return filepath.Join(r.o.Root, path)
+}
