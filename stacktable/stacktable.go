@@ -1,0 +1,336 @@
+// Package stacktable gives every stack of a recording one 32-bit id.
+//
+// A stack is a path in a tree: a node is one frame together with its callers, (parent, address, how it was
+// found), and its number is the [trace.StackID]. Equal frames under equal callers are one node, whichever
+// process, thread or restart they came from, so a sample is stored as one id and two stacks share the storage
+// of their common callers.
+//
+// # Layout
+//
+// Nodes are 16 bytes each, in chunks that never move. They are found through an index of 32-bit words, cut
+// into shards by hash: open addressing with linear probing, filled to 7/8 and then grown by half. A word is
+// the id and, in the bits that ids up to MaxNodes leave free, a tag from the hash, so that a probe rarely
+// looks at a node in vain. Index included, a node costs 21 to 23 bytes.
+//
+// # Concurrency
+//
+// Everything may be called from any number of goroutines. Look-ups take no lock: they load the shard's index,
+// probe it, and compare nodes. An insertion holds its shard's mutex. Its order is: claim the id, write the
+// node's fields, store node.meta (which is never 0 in a written node), store the index word. Whoever loads
+// the index word or a non-zero meta therefore sees the whole node. Ids are claimed in order and may be
+// written out of order; [Table.Len] counts only the written prefix.
+package stacktable
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hbtrace/hbtrace/trace"
+)
+
+const (
+	chunkBits  = 12
+	chunkNodes = 1 << chunkBits
+	nodeBytes  = 16
+
+	shardBits  = 6
+	shardCount = 1 << shardBits
+	// An index starts this small: a short recording has few nodes.
+	firstIndexWords = 64
+
+	// DefaultMaxNodes bounds a table to about 190 MB.
+	DefaultMaxNodes = 1<<23 - 1
+	// The largest cap: what 27 bits hold, so that at least 5 are left for the tag (3 GB of table).
+	maxMaxNodes = 1<<27 - 1
+)
+
+// Options configure a table. The zero value takes the defaults.
+type Options struct {
+	// MaxNodes caps the table. Past it Push returns the parent and counts. 0: DefaultMaxNodes.
+	MaxNodes int
+}
+
+// Table holds the nodes of one recording.
+type Table struct {
+	// immutable
+	maxNodes uint32
+	idMask   uint32 // bits of an index word that hold the id; the others are the tag
+
+	chunks []atomic.Pointer[chunk] // set once each, under chunkMu
+	shards [shardCount]shard
+
+	claimed  atomic.Uint32 // ids given out
+	written  atomic.Uint32 // every id up to here is written; moved on by Len
+	overflow atomic.Uint64
+	refused  atomic.Uint64
+
+	chunkMu sync.Mutex
+}
+
+type chunk [chunkNodes]node
+
+// node is one frame. off and parent are written before meta and never again.
+type node struct {
+	off    uint64
+	parent uint32
+	meta   atomic.Uint32 // depth, how and module; 0: not written yet
+}
+
+// meta packs module:19 | how:3 | depth:10. A depth of depthMax or more is stored as depthMax.
+const (
+	depthBits = 10
+	depthMax  = 1<<depthBits - 1
+	howBits   = 3
+	howShift  = depthBits
+	modShift  = depthBits + howBits
+	maxModule = 1<<(32-modShift) - 1
+	maxHow    = 1<<howBits - 1
+	keyMask   = ^uint32(depthMax) // what identifies a node: depth follows from the parent
+)
+
+type shard struct {
+	index atomic.Pointer[index] // replaced when it grows, under mu
+	mu    sync.Mutex
+	used  int // under mu
+	_     [40]byte
+}
+
+// index words are 0 (free) or tag | id. They are set once.
+type index struct {
+	words []atomic.Uint32
+}
+
+// New returns an empty table.
+func New(o Options) *Table {
+	n := o.MaxNodes
+	if n <= 0 {
+		n = DefaultMaxNodes
+	}
+	n = min(n, maxMaxNodes)
+	t := &Table{
+		maxNodes: uint32(n),
+		idMask:   1<<bits.Len32(uint32(n)) - 1,
+		chunks:   make([]atomic.Pointer[chunk], n/chunkNodes+1),
+	}
+	for i := range t.shards {
+		t.shards[i].index.Store(&index{words: make([]atomic.Uint32, firstIndexWords)})
+	}
+	return t
+}
+
+// Push returns the node of a frame at addr whose callers are parent (0: none, the outermost frame), making it
+// when it is new. The table being full, or the frame being one that it cannot hold (a module above 524287),
+// it returns parent and counts: the stack is then known up to its caller. parent must come from this table.
+func (t *Table) Push(parent trace.StackID, addr trace.Addr, how trace.How) trace.StackID {
+	if addr.Module > maxModule || how > maxHow || uint32(parent) > t.claimed.Load() {
+		t.refused.Add(1)
+		return parent
+	}
+	key := uint32(addr.Module)<<modShift | uint32(how)<<howShift
+	h := hash(uint32(parent), addr.Off, key)
+	s := &t.shards[h>>(64-shardBits)]
+	if id := t.find(s.index.Load(), h, uint32(parent), addr.Off, key); id != 0 {
+		return trace.StackID(id)
+	}
+	if t.claimed.Load() >= t.maxNodes { // without this, a full table would pass every new frame through a lock
+		t.overflow.Add(1)
+		return parent
+	}
+	return t.insert(s, h, parent, addr.Off, key)
+}
+
+// hash spreads a key over 64 bits: the top ones choose the shard, the next 32 the place, the low ones the tag.
+func hash(parent uint32, off uint64, key uint32) uint64 {
+	hi, lo := bits.Mul64(off^0x9e3779b97f4a7c15, (uint64(parent)<<32|uint64(key))^0xd6e8feb86659fd93)
+	h := (hi ^ lo) * 0xff51afd7ed558ccd
+	return h ^ h>>32
+}
+
+func place(h uint64, words int) int {
+	return int(h << shardBits >> 32 * uint64(words) >> 32)
+}
+
+func (t *Table) tag(h uint64) uint32 { return uint32(h) &^ t.idMask }
+
+// find probes x for a node; 0 means that it was not there.
+func (t *Table) find(x *index, h uint64, parent uint32, off uint64, key uint32) uint32 {
+	tag := t.tag(h)
+	for i := place(h, len(x.words)); ; {
+		w := x.words[i].Load() // pairs with the store in insert
+		if w == 0 {
+			return 0
+		}
+		if w&^t.idMask == tag {
+			id := w & t.idMask
+			n := t.at(id)
+			if n.off == off && n.parent == parent && n.meta.Load()&keyMask == key {
+				return id
+			}
+		}
+		if i++; i == len(x.words) {
+			i = 0
+		}
+	}
+}
+
+func (t *Table) at(id uint32) *node {
+	return &t.chunks[id>>chunkBits].Load()[id&(chunkNodes-1)]
+}
+
+func (t *Table) insert(s *shard, h uint64, parent trace.StackID, off uint64, key uint32) trace.StackID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id := t.find(s.index.Load(), h, uint32(parent), off, key); id != 0 {
+		return trace.StackID(id) // somebody else was faster
+	}
+	id := t.claim()
+	if id == 0 {
+		t.overflow.Add(1)
+		return parent
+	}
+	depth := min(t.Depth(parent)+1, depthMax)
+	n := t.at(id)
+	n.off = off
+	n.parent = uint32(parent)
+	n.meta.Store(key | uint32(depth))
+	t.publish(s, h, id)
+	return trace.StackID(id)
+}
+
+// claim gives out the next id, with its chunk in place; 0 when the table is full.
+func (t *Table) claim() uint32 {
+	for {
+		n := t.claimed.Load()
+		if n >= t.maxNodes {
+			return 0
+		}
+		// The chunk first: whoever sees the id claimed may look at its node.
+		if p := &t.chunks[(n+1)>>chunkBits]; p.Load() == nil {
+			t.chunkMu.Lock()
+			if p.Load() == nil {
+				p.Store(new(chunk))
+			}
+			t.chunkMu.Unlock()
+		}
+		if t.claimed.CompareAndSwap(n, n+1) {
+			return n + 1
+		}
+	}
+}
+
+// publish enters id into the shard's index; the caller holds s.mu.
+func (t *Table) publish(s *shard, h uint64, id uint32) {
+	x := s.index.Load()
+	if s.used++; s.used > len(x.words)/8*7 {
+		grown := &index{words: make([]atomic.Uint32, len(x.words)+len(x.words)/2)}
+		for i := range x.words {
+			old := x.words[i].Load() & t.idMask
+			if old == 0 {
+				continue
+			}
+			n := t.at(old)
+			grown.put(hash(n.parent, n.off, n.meta.Load()&keyMask), old, t)
+		}
+		grown.put(h, id, t)
+		s.index.Store(grown)
+		return
+	}
+	x.put(h, id, t)
+}
+
+func (x *index) put(h uint64, id uint32, t *Table) {
+	i := place(h, len(x.words))
+	for x.words[i].Load() != 0 {
+		if i++; i == len(x.words) {
+			i = 0
+		}
+	}
+	x.words[i].Store(t.tag(h) | id)
+}
+
+// Node returns a stack's leaf frame; the zero Node for 0 and for an id that was never given out. It is
+// wait-free.
+func (t *Table) Node(id trace.StackID) trace.Node {
+	if id == 0 || uint32(id) > t.claimed.Load() {
+		return trace.Node{}
+	}
+	n := t.at(uint32(id))
+	meta := n.meta.Load() // pairs with the store in insert: the other fields are read after it
+	if meta == 0 {
+		return trace.Node{}
+	}
+	return trace.Node{
+		Parent: trace.StackID(n.parent),
+		Addr:   trace.Addr{Module: trace.ModuleID(meta >> modShift), Off: n.off},
+		How:    trace.How(meta >> howShift & maxHow),
+	}
+}
+
+// Depth is the number of frames of a stack: 0 for the empty one and for an id that was never given out.
+func (t *Table) Depth(id trace.StackID) int {
+	above := 0 // frames walked because their depth did not fit
+	for id != 0 && uint32(id) <= t.claimed.Load() {
+		n := t.at(uint32(id))
+		d := int(n.meta.Load() & depthMax)
+		if d != depthMax {
+			return above + d
+		}
+		above++
+		id = trace.StackID(n.parent)
+	}
+	return above
+}
+
+// Len is the number of nodes that can be read: every id from 1 to Len() is whole.
+func (t *Table) Len() int {
+	done := t.written.Load()
+	n := done
+	for claimed := t.claimed.Load(); n < claimed && t.at(n+1).meta.Load() != 0; {
+		n++
+	}
+	for done < n && !t.written.CompareAndSwap(done, n) {
+		done = t.written.Load()
+	}
+	return int(max(n, done))
+}
+
+// AppendNodes appends the nodes of the ids from+1 to to, in order, so that they can be stored in increments:
+//
+//	to := trace.StackID(t.Len())
+//	nodes = t.AppendNodes(nodes[:0], stored, to)
+//	stored = to
+//
+// to is lowered to Len() if it is above.
+func (t *Table) AppendNodes(dst []trace.Node, from, to trace.StackID) []trace.Node {
+	if n := t.Len(); int64(to) > int64(n) {
+		to = trace.StackID(n)
+	}
+	for id := from; id < to; id++ {
+		dst = append(dst, t.Node(id+1))
+	}
+	return dst
+}
+
+// Stats is what a table holds and what it could not.
+type Stats struct {
+	Nodes    int
+	Bytes    int    // memory of nodes and index
+	Overflow uint64 // frames that were not added because MaxNodes had been reached
+	Refused  uint64 // frames that cannot be represented, or whose parent does not exist
+}
+
+// Stats counts the table.
+func (t *Table) Stats() Stats {
+	s := Stats{Nodes: t.Len(), Overflow: t.overflow.Load(), Refused: t.refused.Load()}
+	s.Bytes = len(t.chunks) * 8
+	for i := range t.chunks {
+		if t.chunks[i].Load() != nil {
+			s.Bytes += chunkNodes * nodeBytes
+		}
+	}
+	for i := range t.shards {
+		s.Bytes += len(t.shards[i].index.Load().words) * 4
+	}
+	return s
+}

@@ -1,0 +1,376 @@
+// Writing a recording.
+
+package tracefile
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Writer appends to a recording. What Put… is given is collected and written as sections when there is enough
+// of it, at Flush, and at Close: then it survives the death of this process. A Writer is for one goroutine at
+// a time.
+//
+// When the file cannot be written (a full disk), the call that met it returns the error, once. The file is cut
+// back to its last whole section and stays readable; what Put… is given from then on is dropped and counted
+// ([Writer.Dropped]), and Close stores what explains the events that are there, if there is room.
+type Writer struct {
+	path   string
+	f      file
+	z      *zstd.Encoder
+	off    int64 // the file is whole up to here
+	index  []indexEntry
+	failed error
+	lost   uint64
+
+	processes, threads, modules items
+	nodes                       []byte
+	nodeCount                   int
+	firstNode, nextNode         trace.StackID // ids in nodes: [firstNode, nextNode)
+	lastOff                     uint64
+	events                      batch
+	symbols                     symbolEncoder
+	scratch                     []byte
+	section                     []byte
+}
+
+// file is what a Writer needs of an os.File.
+type file interface {
+	io.WriterAt
+	Truncate(size int64) error
+	Sync() error
+	Close() error
+}
+
+// items are structs waiting to be written.
+type items struct {
+	payload []byte
+	count   int
+}
+
+type indexEntry struct {
+	kind  sectionKind
+	off   int64
+	count uint32
+}
+
+// Create makes or empties the file at path and stores m, so that from then on there is a recording to read.
+// m may be nil; then PutMeta must follow.
+func Create(path string, m *trace.Meta) (*Writer, error) {
+	// A FIFO or a device would take what cannot be read back.
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		what := "not a regular file"
+		if st.IsDir() {
+			what = "a directory"
+		}
+		return nil, fmt.Errorf("creating recording %s: it is %s: name a file", path, what)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("creating recording: %w", err)
+	}
+	// Two recorders that write one file would destroy it. The lock goes with the descriptor, however its owner
+	// ends. A file system that knows no locks is used without.
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		f.Close()
+		return nil, fmt.Errorf("creating recording %s: another hbtrace is recording into it: choose another name with -o", path)
+	}
+	if err := f.Truncate(0); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("creating recording: %w", err)
+	}
+	w, err := newWriter(path, f, m)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func newWriter(path string, f file, m *trace.Meta) (*Writer, error) {
+	// Small sections need no large window, and a recorder has better uses for memory.
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
+		zstd.WithWindowSize(512<<10), zstd.WithEncoderCRC(false))
+	if err != nil {
+		return nil, fmt.Errorf("creating recording %s: making a compressor: %w", path, err)
+	}
+	w := &Writer{path: path, f: f, z: z, firstNode: 1, nextNode: 1}
+	w.section = appendFileHeader(w.section[:0])
+	if err := w.write(); err != nil {
+		return nil, err
+	}
+	if m != nil {
+		if err := w.PutMeta(m); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// write appends w.section to the file, whole or not at all.
+func (w *Writer) write() error {
+	if w.failed != nil {
+		return nil
+	}
+	if _, err := w.f.WriteAt(w.section, w.off); err != nil {
+		return w.fail(err)
+	}
+	w.off += int64(len(w.section))
+	return nil
+}
+
+// fail stops the recording: the file ends after its last whole section.
+func (w *Writer) fail(err error) error {
+	hint := ""
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		hint = ": free some space or write elsewhere"
+	}
+	w.failed = fmt.Errorf("writing recording %s: stopped after %d bytes, what was written stays readable: %w%s", w.path, w.off, err, hint)
+	// Readers skip a torn end anyway; without it the file is as long as it says.
+	w.f.Truncate(w.off)
+	return w.failed
+}
+
+// Err is the error that stopped the recording, nil while it goes on.
+func (w *Writer) Err() error { return w.failed }
+
+// Dropped is how many events were given after the recording had stopped.
+func (w *Writer) Dropped() uint64 { return w.lost }
+
+// Size is the number of bytes in the file so far.
+func (w *Writer) Size() int64 { return w.off }
+
+// put writes one section and enters it into the index.
+func (w *Writer) put(kind sectionKind, count int, payload []byte) error {
+	if len(payload) > maxSectionBytes {
+		return fmt.Errorf("writing recording %s: %d bytes are too many for one %s section", w.path, len(payload), kind)
+	}
+	w.section = appendSection(w.section[:0], kind, count, payload, w.z)
+	off := w.off
+	if err := w.write(); err != nil || w.failed != nil {
+		return err
+	}
+	w.index = append(w.index, indexEntry{kind, off, uint32(count)})
+	return nil
+}
+
+// PutMeta stores the recording's metadata, in place of what was stored before.
+func (w *Writer) PutMeta(m *trace.Meta) error {
+	w.scratch = appendItem(w.scratch[:0], *m)
+	return w.put(sectionMeta, 1, w.scratch)
+}
+
+// PutProcess stores a process, in place of what was stored for its id before.
+func (w *Writer) PutProcess(p *trace.Process) error {
+	return w.putItem(&w.processes, *p)
+}
+
+// PutThread stores a thread, in place of what was stored for its id before.
+func (w *Writer) PutThread(t *trace.Thread) error {
+	return w.putItem(&w.threads, *t)
+}
+
+// PutModule stores a module, in place of what was stored for its id before.
+func (w *Writer) PutModule(m *trace.Module) error {
+	return w.putItem(&w.modules, *m)
+}
+
+func (w *Writer) putItem(it *items, v any) error {
+	w.scratch = appendItem(w.scratch[:0], v)
+	if len(w.scratch) > maxSectionBytes {
+		return fmt.Errorf("writing recording %s: %T of %d bytes is too large to be stored", w.path, v, len(w.scratch))
+	}
+	var err error
+	if len(it.payload)+len(w.scratch) > maxSectionBytes {
+		err = w.flushItems()
+	}
+	it.payload = append(it.payload, w.scratch...)
+	it.count++
+	if len(it.payload) >= targetSectionBytes {
+		err = errors.Join(err, w.flushItems())
+	}
+	return err
+}
+
+func (w *Writer) flushItems() error {
+	for _, s := range []struct {
+		kind sectionKind
+		*items
+	}{{sectionModules, &w.modules}, {sectionProcesses, &w.processes}, {sectionThreads, &w.threads}} {
+		if s.count == 0 {
+			continue
+		}
+		err := w.put(s.kind, s.count, s.payload)
+		s.payload, s.count = s.payload[:0], 0
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PutNodes stores nodes of the stack table: the ids from first on, which must be the one after the last that
+// was stored (1 at the beginning). Nodes must be put before the events that name them.
+func (w *Writer) PutNodes(first trace.StackID, nodes []trace.Node) error {
+	if first != w.nextNode {
+		return fmt.Errorf("writing recording %s: nodes from %d on where %d is next", w.path, first, w.nextNode)
+	}
+	for _, n := range nodes {
+		if err := checkNode(w.nextNode, n); err != nil {
+			return fmt.Errorf("writing recording %s: %w", w.path, err)
+		}
+		if w.nodeCount == 0 {
+			w.lastOff = 0
+		}
+		w.nodes = appendNode(w.nodes, w.nextNode, n, w.lastOff)
+		w.lastOff = n.Addr.Off
+		w.nextNode++
+		w.nodeCount++
+		if len(w.nodes) >= targetSectionBytes {
+			if err := w.flushNodes(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *Writer) flushNodes() error {
+	if w.nodeCount == 0 {
+		return nil
+	}
+	w.scratch = binary.AppendUvarint(w.scratch[:0], uint64(w.firstNode))
+	w.scratch = append(w.scratch, w.nodes...)
+	count := w.nodeCount
+	w.nodes, w.nodeCount, w.firstNode = w.nodes[:0], 0, w.nextNode
+	return w.put(sectionNodes, count, w.scratch)
+}
+
+// PutEvents stores events, in this order.
+func (w *Writer) PutEvents(events []trace.Event) error {
+	for i := range events {
+		if err := w.PutEvent(&events[i]); err != nil {
+			w.lost += uint64(len(events) - i - 1)
+			return err
+		}
+	}
+	return nil
+}
+
+// PutEvent stores one event behind those before.
+func (w *Writer) PutEvent(e *trace.Event) error {
+	if w.failed != nil {
+		w.lost++
+		return nil
+	}
+	w.events.add(e)
+	if len(w.events.payload) >= targetSectionBytes {
+		return w.Flush()
+	}
+	return nil
+}
+
+// PutSymbols stores the functions at addresses of a module: frames[i] belongs to addrs[i], innermost inlined
+// function first; empty where it was looked up in vain. Addresses are those of [trace.Node.Lookup].
+func (w *Writer) PutSymbols(module trace.ModuleID, addrs []uint64, frames [][]trace.SymFrame) error {
+	if len(addrs) != len(frames) {
+		return fmt.Errorf("writing recording %s: symbols of %d addresses for %d", w.path, len(frames), len(addrs))
+	}
+	s := &w.symbols
+	s.reset()
+	for i, addr := range addrs {
+		s.add(addr, frames[i])
+		if s.size() >= targetSectionBytes || i == len(addrs)-1 {
+			w.scratch = s.payload(w.scratch[:0], module)
+			if err := w.put(sectionSymbols, s.count, w.scratch); err != nil {
+				return err
+			}
+			s.reset()
+		}
+	}
+	return nil
+}
+
+// Flush hands everything to the system: it survives the death of this process, not that of the machine.
+func (w *Writer) Flush() error {
+	if w.failed != nil {
+		w.lost += uint64(w.events.count)
+		w.events.reset()
+		return nil
+	}
+	// In this order, so that a file that ends anywhere names nothing that it does not have.
+	if err := w.flushItems(); err != nil {
+		return err
+	}
+	if err := w.flushNodes(); err != nil {
+		return err
+	}
+	if w.events.count == 0 {
+		return nil
+	}
+	err := w.put(sectionEvents, w.events.count, w.events.payload)
+	if w.failed != nil {
+		w.lost += uint64(w.events.count)
+	}
+	w.events.reset()
+	return err
+}
+
+// Sync is Flush and waits until the disk has it.
+func (w *Writer) Sync() error {
+	if err := w.Flush(); err != nil || w.failed != nil {
+		return err
+	}
+	if err := w.f.Sync(); err != nil {
+		return w.fail(err)
+	}
+	return nil
+}
+
+// Close writes what is left, the account of the recording and the index, and closes the file. It marks the
+// recording as complete, unless writing had failed before. st may be nil.
+func (w *Writer) Close(st *trace.Stats) error {
+	err := w.Flush()
+	stopped := w.failed
+	if stopped != nil {
+		// The events end here. What explains those that are there may still fit.
+		w.failed = nil
+		w.flushItems()
+	}
+	var s trace.Stats
+	if st != nil {
+		s = *st
+	}
+	s.Complete = stopped == nil
+	if stopped != nil {
+		s.Notes = append(s.Notes[:len(s.Notes):len(s.Notes)], fmt.Sprintf("%v; %d later events were dropped", stopped, w.lost))
+	}
+	ending := w.end(&s)
+	if stopped != nil {
+		w.failed = stopped // reported already
+	} else if err == nil {
+		err = ending
+	}
+	if cerr := w.f.Close(); cerr != nil && err == nil && stopped == nil {
+		err = fmt.Errorf("writing recording %s: closing it: %w", w.path, cerr)
+	}
+	w.z.Close()
+	return err
+}
+
+// end writes stats and footer.
+func (w *Writer) end(s *trace.Stats) error {
+	w.scratch = appendItem(w.scratch[:0], *s)
+	if err := w.put(sectionStats, 1, w.scratch); err != nil || w.failed != nil {
+		return err
+	}
+	w.section = appendFooter(w.section[:0], w.index, w.off)
+	return w.write()
+}
