@@ -1,0 +1,282 @@
+// events.go says what each record means.
+package assemble
+
+import (
+	"math"
+
+	"github.com/hbtrace/hbtrace/hooks"
+	"github.com/hbtrace/hbtrace/segment"
+	"github.com/hbtrace/hbtrace/trace"
+)
+
+// arrived takes up what does not wait for its turn: who is who, what is mapped where, and who let what go.
+// t is nil for a record of no thread, which must be of a kind that can be; false when it makes no sense.
+func (a *Assembler) arrived(t *thread, h *segment.Rec, rec []byte) bool {
+	switch h.Type {
+	case segment.RecTypeProc:
+		return a.procRecord(h, rec)
+	case segment.RecTypeModule:
+		return a.moduleRecord(h, rec)
+	case segment.RecTypeThread:
+		return a.threadRecord(t, rec)
+	case segment.RecTypeRelease:
+		var r segment.RecRelease
+		if t != nil && t.proc != nil && r.Decode(rec) {
+			a.wakes.released(t.proc.uid, r.Object, uint32(t.meta.ID), trace.Ns(h.TimeNs))
+		}
+	case segment.RecTypeThreadExit:
+		if t != nil && t.proc != nil {
+			t.proc.exits.add(uint32(t.meta.ID), trace.Ns(h.TimeNs))
+		}
+	}
+	return t != nil
+}
+
+// interpretRecord makes events of a record whose turn has come; false when it makes no sense.
+func (a *Assembler) interpretRecord(t *thread, h *segment.Rec, rec []byte) bool {
+	a.latest = max(a.latest, trace.Ns(h.TimeNs))
+	if t.unheard && t.proc != nil && int32(h.Seq-t.unheardTo) <= 0 && (h.Type == segment.RecTypeRelease || h.Type == segment.RecTypeThreadExit) {
+		a.arrived(t, h, rec) // when it came, nobody knew whose it was
+	}
+	e := trace.Event{Hook: trace.HookID(h.Hook), Time: trace.Ns(h.TimeNs), Start: trace.Ns(h.TimeNs), Count: 1}
+	switch h.Type {
+	case segment.RecTypeSample:
+		return a.sample(t, h, rec, &e)
+	case segment.RecTypeInterval:
+		return a.interval(t, h, rec, &e)
+	case segment.RecTypeRelease:
+		return a.release(t, rec, &e)
+	case segment.RecTypeAlloc:
+		return a.alloc(t, rec, &e)
+	case segment.RecTypeFree:
+		var r segment.RecFree
+		if !r.Decode(rec) || len(rec) != segment.RecFreeBytes {
+			return false
+		}
+		e.Kind, e.Flags, e.Object = trace.KindFree, trace.FlagNoStack, r.Addr
+		a.emit(t, &e)
+	case segment.RecTypeName:
+		var r segment.RecName
+		if !r.Decode(rec) {
+			return false
+		}
+		named := t
+		if r.Of != 0 {
+			if named = a.thread(r.Of); named == nil {
+				return a.known.has(r.Of) // it has ended meanwhile
+			}
+		}
+		named.meta.Name, named.renamed = clean(r.Name[:]), true
+		a.touch(named)
+	case segment.RecTypeThreadExit:
+		return a.exit(t, rec, &e)
+	case segment.RecTypeProcExit:
+		if t.proc == nil {
+			return false
+		}
+		t.proc.meta.End = max(t.proc.meta.End, e.Time)
+		a.alter(t.proc)
+	case segment.RecTypeThread, segment.RecTypeProc, segment.RecTypeModule:
+		// taken up on arrival, and counted there where they made no sense
+	default:
+		return false
+	}
+	return true
+}
+
+func (a *Assembler) sample(t *thread, h *segment.Rec, rec []byte, e *trace.Event) bool {
+	var r segment.RecSample
+	if !r.Decode(rec) {
+		return false
+	}
+	switch r.Kind {
+	case segment.SampleSync:
+		e.Kind = trace.KindSync
+	case segment.SampleEnter:
+		e.Kind, e.Object = trace.KindEnter, r.Object
+	case segment.SamplePeriodic:
+		e.Kind = trace.KindCPU
+	case segment.SampleGap:
+		e.Kind = trace.KindGap
+	default:
+		return false
+	}
+	if h.Flags&segment.RecFlagConsumed != 0 {
+		e.Flags |= trace.FlagLate
+	}
+	if !a.stackOf(t, &r.Stack, rec[segment.RecSampleBytes:], e) {
+		return false
+	}
+	if e.Kind == trace.KindCPU {
+		e.CPU = t.cpuSince(r.CPUNs)
+		t.holdLate(e, h.Flags)
+	} else {
+		t.cpuSeen = max(t.cpuSeen, r.CPUNs)
+	}
+	t.noteEnter(e)
+	a.emit(t, e)
+	return true
+}
+
+// cpuSince is what a thread used since its last KindCPU, now being its thread CPU time; 0 when that was not read.
+// So the weights of a thread's periodic samples and of its exit add up to the CPU time that it used, whatever
+// was lost in between.
+func (t *thread) cpuSince(now uint64) int64 {
+	if now == 0 || now > math.MaxInt64 {
+		return 0
+	}
+	t.cpuSeen = max(t.cpuSeen, now)
+	if !t.cpuKnown {
+		t.cpuKnown = true
+		t.cpuBase, t.cpuLast = now, now
+		return 0
+	}
+	if now <= t.cpuLast {
+		return 0
+	}
+	d := now - t.cpuLast
+	t.cpuLast = now
+	return int64(d)
+}
+
+// maxHeld is how many late samples in a row give their weight away before one is believed after all.
+const maxHeld = 64
+
+// holdLate keeps the CPU profile from naming the calls before which work was done. A sample that was asked for during
+// a long run of work and taken only at the next call says where the run ended, not where its time went; the ones
+// that were delivered during such runs say that. So it becomes a timeline sample, and its weight goes to the
+// next sample of the thread that was delivered. Runs shorter than a signal takes are never sampled otherwise, and
+// their late samples count as they are.
+func (t *thread) holdLate(e *trace.Event, flags uint8) {
+	switch {
+	case flags&segment.RecFlagHeld != 0 && flags&segment.RecFlagConsumed != 0 && t.heldCount < maxHeld:
+		t.held += e.CPU
+		t.heldCount++
+		e.Kind, e.CPU = trace.KindGap, 0
+	case flags&segment.RecFlagHeld != 0, flags&segment.RecFlagConsumed == 0 && e.Hook == 0:
+		e.CPU += t.held
+		t.held, t.heldCount = 0, 0
+	}
+}
+
+// noteEnter keeps the stack that an unfinished wait will need.
+func (t *thread) noteEnter(e *trace.Event) {
+	if e.Kind == trace.KindEnter && e.Stack != 0 {
+		const stackFlags = trace.FlagStackCut | trace.FlagStackGuessed | trace.FlagStackOmitted
+		t.enter = enter{hook: e.Hook, time: e.Time, stack: e.Stack, flags: e.Flags & stackFlags, leaf: t.leaf}
+	} else if e.Stack != 0 {
+		t.enter = enter{}
+	}
+}
+
+func (a *Assembler) interval(t *thread, h *segment.Rec, rec []byte, e *trace.Event) bool {
+	var r segment.RecInterval
+	if !r.Decode(rec) {
+		return false
+	}
+	for _, f := range [...]struct {
+		c uint8
+		e trace.Flags
+	}{
+		{segment.RecFlagInterrupted, trace.FlagInterrupted},
+		{segment.RecFlagTimedout, trace.FlagTimedOut},
+		{segment.RecFlagFailed, trace.FlagFailed},
+		{segment.RecFlagUnwound, trace.FlagUnwound},
+	} {
+		if h.Flags&f.c != 0 {
+			e.Flags |= f.e
+		}
+	}
+	if !a.stackOf(t, &r.Stack, rec[segment.RecIntervalBytes:], e) {
+		return false
+	}
+	// Clocks of two CPUs may differ by some 100 ns: nothing begins, or was let go, after its own end.
+	e.Start = trace.Ns(min(r.StartNs, h.TimeNs))
+	e.Object, e.Object2, e.Result = r.Object, r.Object2, r.Result
+	hook, _ := hooks.ByID(e.Hook)
+	e.Kind = trace.KindCall
+	if hook.Class.Waits() {
+		e.Kind = trace.KindWait
+		e.Owner = a.tid(t.proc, r.OwnerTID, e.Start)
+		if e.Releaser = a.ref(r.Releaser); e.Releaser != 0 {
+			e.Release = trace.Ns(min(r.ReleaseNs, h.TimeNs))
+		}
+		a.join(t, hook, e)
+	}
+	t.noteEnter(e)
+	a.emit(t, e)
+	return true
+}
+
+func (a *Assembler) release(t *thread, rec []byte, e *trace.Event) bool {
+	var r segment.RecRelease
+	if !r.Decode(rec) || !a.stackOf(t, &r.Stack, rec[segment.RecReleaseBytes:], e) {
+		return false
+	}
+	e.Kind, e.Object = trace.KindRelease, r.Object
+	e.Debt = int64(min(r.DebtNs, math.MaxInt64))
+	e.Release = trace.Ns(min(r.AcquiredNs, uint64(e.Time)))
+	t.noteEnter(e)
+	a.emit(t, e)
+	return true
+}
+
+func (a *Assembler) alloc(t *thread, rec []byte, e *trace.Event) bool {
+	var r segment.RecAlloc
+	if !r.Decode(rec) || !a.stackOf(t, &r.Stack, rec[segment.RecAllocBytes:], e) {
+		return false
+	}
+	e.Kind, e.Object, e.Size = trace.KindAlloc, r.Addr, r.Bytes
+	e.Weight = allocWeight(r.Bytes, r.Period)
+	t.noteEnter(e)
+	a.emit(t, e)
+	return true
+}
+
+// allocWeight is the number of bytes that a sampled allocation stands for. With exponentially distributed gaps
+// of mean `period` bytes, one of `size` bytes is sampled with probability 1 - exp(-size/period); the inverse
+// makes sums unbiased. A period up to 1 samples everything.
+func allocWeight(size, period uint64) uint64 {
+	if period <= 1 || size == 0 {
+		return size
+	}
+	x := float64(size) / float64(period)
+	if x > 40 {
+		return size // the probability is 1 to the last bit
+	}
+	w := float64(size) / -math.Expm1(-x)
+	if w >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return uint64(math.Round(w))
+}
+
+func (a *Assembler) exit(t *thread, rec []byte, e *trace.Event) bool {
+	var r segment.RecExit
+	if !r.Decode(rec) {
+		return false
+	}
+	m := &t.meta
+	m.AllocObjects, m.AllocBytes, m.FreeObjects = r.AllocObjects, r.AllocBytes, r.FreeObjects
+	m.Calls, m.CallsSlow, m.Waits, m.WaitNs = r.Calls, r.CallsSlow, r.Waits, int64(min(r.WaitNs, math.MaxInt64))
+	a.ended(t, e.Time, max(r.CPUNs, t.cpuSeen))
+	return true
+}
+
+// ended delivers a thread's last event. cpu is its thread CPU time then, as far as known.
+func (a *Assembler) ended(t *thread, at trace.Ns, cpu uint64) {
+	rest := t.cpuSince(cpu) + t.held
+	t.held = 0
+	t.exited, t.exitPass = true, a.pass
+	t.meta.End = max(at, t.meta.Start, t.seen) // its process may have ended while it ran on
+	t.setCPU()
+	a.emit(t, &trace.Event{Kind: trace.KindThreadExit, Flags: trace.FlagNoStack, Time: t.meta.End, Start: t.meta.End, Count: 1, CPU: rest})
+	a.touch(t)
+}
+
+// setCPU brings the thread's CPU time up to date.
+func (t *thread) setCPU() {
+	if t.cpuKnown && t.cpuSeen >= t.cpuBase && t.cpuSeen-t.cpuBase <= math.MaxInt64 {
+		t.meta.CPU = int64(t.cpuSeen - t.cpuBase)
+	}
+}

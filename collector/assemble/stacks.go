@@ -1,0 +1,97 @@
+// stacks.go rebuilds each thread's stacks from the deltas that its agent sends.
+package assemble
+
+import (
+	"encoding/binary"
+
+	"github.com/hbtrace/hbtrace/segment"
+	"github.com/hbtrace/hbtrace/trace"
+)
+
+// stackOf reads the stack of a record: s, followed by pcs, which is the rest of the record. It fills Stack,
+// Same and the stack flags of e; false when the stack makes no sense.
+//
+// t.stack is the thread's current stack, root first: t.stack[i] is the id of the stack up to frame i. It
+// mirrors what the agent remembers (unwind/delta.h). t.whole says that the two agree; after a loss they do
+// not, until a stack arrives that builds on nothing.
+func (a *Assembler) stackOf(t *thread, s *segment.Stack, pcs []byte, e *trace.Event) bool {
+	same, count := int(s.Same), int(s.Count)
+	if len(pcs) != 8*count || same+count > segment.MaxFrames {
+		return false
+	}
+	if s.Flags&segment.StackNone != 0 {
+		e.Flags |= trace.FlagNoStack
+		return count == 0
+	}
+	if s.Flags&segment.StackFull != 0 && same != 0 {
+		return false
+	}
+	if same > 0 && !t.whole {
+		a.stats.SkippedStacks++
+		e.Flags |= trace.FlagNoStack
+		return true
+	}
+	if same > len(t.stack) {
+		return false
+	}
+	// What the thread had at depth same, before it is overwritten: only that can go on as the same call.
+	hadNext := same > 0 && same < len(t.stack)
+	parent := trace.StackID(0)
+	if same > 0 {
+		parent = t.stack[same-1]
+	}
+	depth := len(t.stack)
+	t.stack = t.stack[:same]
+	for i := range count {
+		pc := binary.LittleEndian.Uint64(pcs[8*i:])
+		how, addr := trace.How(pc>>segment.PCShift), pc&(1<<segment.PCShift-1)
+		if how < trace.HowExact || how > trace.HowMark {
+			return false // next drops what was pushed so far, with t.whole
+		}
+		parent = a.cfg.Stacks.Push(parent, a.resolve(t.proc, addr, how), how)
+		t.stack = append(t.stack, parent)
+		t.leaf = addr
+	}
+	t.whole = true
+	if count == 0 && same < depth {
+		t.leaf = 0 // the leaf is now a frame whose address was not kept
+	}
+	if len(t.stack) == 0 {
+		e.Flags |= trace.FlagNoStack
+		return true
+	}
+	e.Stack = parent
+	e.Same = uint32(same)
+	if count > 0 && hadNext && s.Flags&segment.StackSameCall != 0 {
+		e.Flags |= trace.FlagSameCall
+	}
+	for _, f := range [...]struct {
+		c uint16
+		e trace.Flags
+	}{
+		{segment.StackCut, trace.FlagStackCut},
+		{segment.StackGuessed, trace.FlagStackGuessed},
+		{segment.StackOmitted, trace.FlagStackOmitted},
+	} {
+		if s.Flags&f.c != 0 {
+			e.Flags |= f.e
+		}
+	}
+	return true
+}
+
+// resolve gives an address the module that it lies in.
+func (a *Assembler) resolve(p *process, addr uint64, how trace.How) trace.Addr {
+	if how == trace.HowMark || p == nil {
+		return trace.Addr{Off: addr}
+	}
+	at := addr
+	if how != trace.HowExact && at > 0 {
+		at-- // a return address may be the first byte behind its module: the call is inside
+	}
+	m := a.find(p, at)
+	if m == nil {
+		return trace.Addr{Off: addr}
+	}
+	return trace.Addr{Module: m.id, Off: addr - m.bias}
+}

@@ -1,0 +1,179 @@
+// wake.go joins waits with what ended them.
+//
+// A lock's hand-over is known exactly: the agent leaves the releaser's name with the lock, and the last one who
+// let go before the wait ended is the one. For condition variables, semaphores and futexes there may be several
+// candidates; the join is certain when exactly one release of the object by another thread overlaps the wait.
+// Nothing is guessed among several.
+package assemble
+
+import (
+	"github.com/hbtrace/hbtrace/hooks"
+	"github.com/hbtrace/hbtrace/trace"
+)
+
+const (
+	releasesKept = 16      // of one object
+	objectsKept  = 1 << 15 // in each of two generations
+	exitsKept    = 64      // of one process
+	// A release's record says when it began. One that began just before a wait may still have been under way
+	// when the wait had begun: it is a candidate, but not a certain one.
+	overlapSlack = trace.Ns(20e3)
+)
+
+type objectKey struct {
+	object uint64
+	proc   uint32
+}
+
+// releases are the newest ones of an object.
+type releases struct {
+	at      [releasesKept]trace.Ns
+	by      [releasesKept]uint32
+	n       uint32   // ever added; n % releasesKept is the next place
+	gone    trace.Ns // newest time that was overwritten: about times up to here nothing is known
+	partial bool     // earlier ones may have been forgotten with a generation
+}
+
+// wakes keeps releases by object, in two generations, so that what is not used any more goes.
+type wakes struct {
+	now, old map[objectKey]*releases
+	forgot   bool // a generation has been dropped: an object that is not there may have had releases
+}
+
+func (w *wakes) get(k objectKey) *releases {
+	if r := w.now[k]; r != nil {
+		return r
+	}
+	return w.old[k]
+}
+
+func (w *wakes) released(proc uint32, object uint64, by uint32, at trace.Ns) {
+	k := objectKey{object, proc}
+	r := w.now[k]
+	if r == nil {
+		if r = w.old[k]; r == nil {
+			r = &releases{partial: w.forgot}
+		}
+		if len(w.now) >= objectsKept {
+			w.forgot = w.forgot || len(w.old) > 0
+			w.old, w.now = w.now, nil
+		}
+		if w.now == nil {
+			w.now = map[objectKey]*releases{}
+		}
+		w.now[k] = r
+	}
+	i := r.n % releasesKept
+	if r.n >= releasesKept {
+		r.gone = max(r.gone, r.at[i])
+	} else if r.partial && r.n == 0 {
+		r.gone = at // what happened before the first that is remembered is not known
+	}
+	r.at[i], r.by[i] = at, by
+	r.n++
+}
+
+// join fills in who ended a wait, and whether that is certain.
+func (a *Assembler) join(t *thread, hook hooks.Info, e *trace.Event) {
+	if e.Flags&trace.FlagTimedOut != 0 {
+		e.Releaser, e.Release = 0, 0 // nobody did
+		return
+	}
+	if e.Flags&(trace.FlagInterrupted|trace.FlagFailed|trace.FlagUnwound) != 0 {
+		return
+	}
+	switch {
+	case hook.Class == hooks.ClassLock:
+		if e.Releaser != 0 {
+			e.Flags |= trace.FlagCertain
+		}
+	case hook.ID == hooks.PthreadJoin || hook.ID == hooks.PthreadTimedjoinNp || hook.ID == hooks.PthreadClockjoinNp:
+		if e.Releaser != 0 {
+			e.Flags |= trace.FlagCertain
+		} else if t.proc != nil {
+			by, at, n := t.proc.exits.within(e.Start, e.Time, uint32(t.meta.ID))
+			if n > 0 {
+				e.Releaser, e.Release = a.ref(by), at
+			}
+			if n == 1 && e.Releaser != 0 {
+				e.Flags |= trace.FlagCertain
+			}
+		}
+	case hook.ID == hooks.PthreadBarrierWait:
+		if e.Releaser != 0 {
+			e.Flags |= trace.FlagCertain // the last to arrive lets everybody go
+		}
+	default:
+		a.joinOverlapping(t, e)
+	}
+}
+
+// joinOverlapping looks for the releases of e.Object that overlap the wait.
+func (a *Assembler) joinOverlapping(t *thread, e *trace.Event) {
+	if t.proc == nil {
+		return
+	}
+	r := a.wakes.get(objectKey{e.Object, t.proc.uid})
+	if r == nil {
+		return
+	}
+	n := 0
+	var by uint32
+	var at trace.Ns
+	for i := range min(r.n, releasesKept) {
+		if r.by[i] == uint32(t.meta.ID) || r.at[i] < e.Start-overlapSlack || r.at[i] > e.Time {
+			continue
+		}
+		n++
+		if r.at[i] >= at {
+			by, at = r.by[i], r.at[i]
+		}
+	}
+	if n != 1 || a.ref(by) == 0 {
+		return
+	}
+	whole := r.gone < e.Start-overlapSlack
+	switch e.Releaser {
+	case 0:
+		e.Releaser, e.Release = a.ref(by), at
+	case a.ref(by):
+	default:
+		return // the agent names another: it may have seen a release that was too short to be recorded
+	}
+	if at >= e.Start && whole {
+		e.Flags |= trace.FlagCertain
+	}
+}
+
+// exits are the newest thread exits of a process.
+type exits struct {
+	at [exitsKept]trace.Ns
+	by [exitsKept]uint32
+	n  uint32
+}
+
+func (x *exits) add(by uint32, at trace.Ns) {
+	i := x.n % exitsKept
+	x.at[i], x.by[i] = at, by
+	x.n++
+}
+
+// within finds the exits of other threads between two times: the last of them, and how many there are. When
+// some may have been forgotten the answer is never 1.
+func (x *exits) within(from, to trace.Ns, self uint32) (by uint32, at trace.Ns, n int) {
+	if x.n > exitsKept && x.at[x.n%exitsKept] >= from {
+		n++ // the oldest that is kept is not old enough
+	}
+	for i := range min(x.n, exitsKept) {
+		if x.by[i] != self && x.at[i] >= from && x.at[i] <= to {
+			n++
+			if x.at[i] >= at {
+				by, at = x.by[i], x.at[i]
+			}
+		}
+	}
+	if by == 0 {
+		n = 0
+	}
+	return by, at, n
+}

@@ -1,0 +1,385 @@
+// The loop that moves data while the command runs: ring, assembler, history, file.
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hbtrace/hbtrace/blockbuf"
+	"github.com/hbtrace/hbtrace/collector/assemble"
+	"github.com/hbtrace/hbtrace/concurrentring"
+	"github.com/hbtrace/hbtrace/sampler"
+	"github.com/hbtrace/hbtrace/segment"
+	"github.com/hbtrace/hbtrace/stacktable"
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/tracefile"
+	"golang.org/x/sys/unix"
+)
+
+// How often things are done.
+const (
+	minPause     = 2 * time.Millisecond // between passes, while much comes in
+	maxPause     = 20 * time.Millisecond
+	storeEvery   = 250 * time.Millisecond // what is lost at most when this process is killed
+	refreshEvery = time.Second
+	attendEvery  = 20 * time.Millisecond
+	// A fork child is unknown until it has run for the first time.
+	graceForForks = 300 * time.Millisecond
+)
+
+// maxWaited is how many locks and conditions are looked for among a program's variables.
+const maxWaited = 4096
+
+// session is one recording. Unless said otherwise its fields belong to the goroutine of Record.
+type session struct {
+	opt     *Options
+	seg     *segment.Segment
+	inode   inode // of the segment
+	sampler *sampler.Sampler
+	server  *server
+	tables  *tables // unwind tables; nil: none
+	epoll   int
+
+	ring   *concurrentring.Reader
+	asm    *assemble.Assembler
+	files  assemble.FileCache
+	stacks *stacktable.Table
+	buf    *blockbuf.Buffer
+	writer *blockbuf.Writer
+	reader *blockbuf.Reader
+
+	out     *tracefile.Writer
+	created bool  // the file was not there before
+	failed  error // first error of writing it
+
+	meta    trace.Meta
+	stats   trace.Stats
+	modules []trace.Module
+	sent    map[trace.ThreadID]uint64 // signals
+	samples map[trace.ThreadID]uint64 // async samples that came
+	waited  map[uint64]struct{}       // addresses of what threads waited for, maxWaited at most
+	notes   notes
+	usage   syscall.Rusage // of this process when the session began
+
+	encoded            []byte
+	nodes              []trace.Node
+	storedNodes        trace.StackID
+	buffered           int    // bytes written to the history since it was last emptied
+	produced, consumed uint64 // events into and out of it
+	threads, processes map[uint32]struct{}
+	lastStore          time.Time
+	lastRefresh        time.Time
+	lastAttend         time.Time
+	lastLook           time.Time
+	finishing          bool
+	lostInGone         uint64
+	quiet              map[uint32]sampler.Quiet
+
+	publishing sync.WaitGroup // of unwind tables, beside the recording
+
+	mu            sync.Mutex // the rest: shared with the server's goroutines
+	procs         map[uint32]*process
+	departed      []*process
+	past          []uint32 // reaped, oldest first
+	attachedCount int
+	unverified    int
+	nestedSeen    bool // a process of another pid namespace takes part
+	lastScan      time.Time
+}
+
+// pipeline makes what lies between ring and file.
+func (s *session) pipeline() error {
+	var err error
+	s.sent, s.samples = map[trace.ThreadID]uint64{}, map[trace.ThreadID]uint64{}
+	s.waited = map[uint64]struct{}{}
+	s.quiet = map[uint32]sampler.Quiet{}
+	s.threads, s.processes = map[uint32]struct{}{}, map[uint32]struct{}{}
+	s.ring = concurrentring.NewReader(s.seg)
+	s.stacks = stacktable.New(stacktable.Options{})
+	// One slot: all events come from one goroutine, and so stay in the order that the assembler gives them.
+	s.buf, err = blockbuf.New(blockbuf.Options{Bytes: s.opt.BufferBytes})
+	if err != nil {
+		return fmt.Errorf("make a history of %d bytes: %w", s.opt.BufferBytes, err)
+	}
+	s.writer, s.reader = s.buf.Writer(0), s.buf.NewReader()
+	s.asm = assemble.New(assemble.Config{
+		Stacks: s.stacks, Segment: s.seg, Sink: s.event,
+		Maps: func(uid uint32) []assemble.MapsEntry {
+			pid, ok := s.hostPID(uid)
+			if !ok {
+				return nil
+			}
+			m, err := assemble.ReadMaps(pid)
+			if err != nil {
+				return nil
+			}
+			return m
+		},
+		File: func(uid uint32, path string) assemble.File {
+			pid, _ := s.hostPID(uid)
+			return s.files.Look(pid, path)
+		},
+		Describe: s.describe,
+		OnThread: func(t trace.Thread) {
+			s.threads[uint32(t.ID)] = struct{}{}
+			t.SignalsSent = max(t.SignalsSent, s.sent[t.ID])
+			// The slot counts samples too, but a thread that exits has freed it before it is looked at.
+			t.Samples = max(t.Samples, s.samples[t.ID])
+			s.wrote(s.out.PutThread(&t))
+		},
+		OnProcess: func(p trace.Process) {
+			s.processes[uint32(p.ID)] = struct{}{}
+			if q := s.quiet[uint32(p.ID)]; q != sampler.QuietNo {
+				p.Doubt.SyncOnly = true
+			}
+			s.wrote(s.out.PutProcess(&p))
+		},
+		OnModule: func(m trace.Module) {
+			s.modules = append(s.modules, m)
+			s.wrote(s.out.PutModule(&m))
+		},
+	})
+	return nil
+}
+
+// start lets agents record.
+func (s *session) start() {
+	syscall.Getrusage(syscall.RUSAGE_SELF, &s.usage)
+	s.seg.Header().HeartbeatNs.Store(uint64(segment.Now()))
+	s.seg.Header().Recording.Store(1)
+	now := time.Now()
+	s.lastStore, s.lastRefresh, s.lastAttend = now, now, now
+}
+
+// run moves data until the command has ended, and the processes that it left behind if they are followed.
+func (s *session) run(ctx context.Context, c *child) {
+	begun := time.Now()
+	done, cancelled := c.done, ctx.Done()
+	var expired <-chan time.Time
+	if s.opt.Duration > 0 {
+		t := time.NewTimer(s.opt.Duration)
+		defer t.Stop()
+		expired = t.C
+	}
+	var lonely time.Time // since when no process of the session is known to live
+	pause := minPause
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-done:
+			if !s.opt.Follow {
+				return
+			}
+			done = nil
+		case <-expired:
+			return
+		case <-cancelled:
+			c.signal(unix.SIGTERM)
+			cancelled = nil
+		case <-timer.C:
+			n := s.pass()
+			s.housekeeping(begun)
+			switch {
+			case done != nil || s.alive() > 0:
+				lonely = time.Time{}
+			case lonely.IsZero():
+				lonely = time.Now()
+			case time.Since(lonely) >= graceForForks:
+				return
+			}
+			// A pass that found an eighth of the ring or more is followed by the next one soon.
+			if n >= s.opt.RingBytes/8 {
+				pause = minPause
+			} else {
+				pause = min(pause*2, maxPause)
+			}
+			timer.Reset(pause)
+		}
+	}
+}
+
+// pass takes in everything that was published before it began, and returns how many bytes that was.
+func (s *session) pass() int {
+	now := time.Now()
+	s.meetForks(now)
+	s.reload(now)
+	s.watch(now)
+	gone := s.takeDeparted() // before the ring is read: nothing of theirs comes later
+	s.countSignals()
+	_, bytes := s.ring.Drain(func(_ int, rec []byte) { s.asm.Record(rec) })
+	s.asm.EndPass()
+	s.reap(gone)
+	if s.buffered > s.opt.BufferBytes/4 {
+		s.store()
+	}
+	return bytes
+}
+
+func (s *session) housekeeping(begun time.Time) {
+	now := time.Now()
+	if now.Sub(s.lastAttend) >= attendEvery {
+		s.lastAttend = now
+		s.attend()
+	}
+	if now.Sub(s.lastRefresh) >= refreshEvery {
+		s.lastRefresh = now
+		s.asm.Refresh()
+	}
+	if now.Sub(s.lastStore) >= storeEvery {
+		s.store()
+		if s.opt.Progress != nil {
+			s.opt.Progress(s.progress(begun))
+		}
+	}
+}
+
+func (s *session) progress(begun time.Time) Progress {
+	return Progress{
+		Elapsed: time.Since(begun), Events: s.produced, FileBytes: uint64(max(s.out.Size(), 0)), Lost: s.asm.Stats().Lost,
+		Processes: len(s.processes), Threads: len(s.threads), Saving: s.finishing,
+	}
+}
+
+// event takes an assembled event into the history.
+func (s *session) event(e *trace.Event) {
+	s.encoded = tracefile.AppendEvent(s.encoded[:0], e)
+	s.produced++
+	if e.Kind == trace.KindCPU || e.Kind == trace.KindGap {
+		s.samples[e.Thread] += uint64(e.Count)
+	}
+	if e.Kind == trace.KindWait && len(s.waited) < maxWaited {
+		s.waited[e.Object] = struct{}{}
+	}
+	if err := s.writer.Write(s.encoded); err != nil {
+		return // counted: produced - consumed
+	}
+	s.buffered += len(s.encoded)
+	if s.buffered > s.opt.BufferBytes/2 {
+		s.store()
+	}
+}
+
+// store moves the history into the file.
+func (s *session) store() {
+	s.lastStore = time.Now()
+	s.buffered = 0
+	// Nodes first: an event must not be in the file without its stack.
+	to := trace.StackID(s.stacks.Len())
+	if to > s.storedNodes {
+		s.nodes = s.stacks.AppendNodes(s.nodes[:0], s.storedNodes, to)
+		s.wrote(s.out.PutNodes(s.storedNodes+1, s.nodes))
+		s.storedNodes = to
+	}
+	s.buf.Seal()
+	var e trace.Event
+	for block, ok := s.reader.Next(); ok; block, ok = s.reader.Next() {
+		block.Records(func(p []byte) bool {
+			if _, err := tracefile.DecodeEvent(p, &e); err != nil {
+				return true // cannot be: we encoded it. It counts as overwritten
+			}
+			s.consumed++
+			s.wrote(s.out.PutEvent(&e))
+			return true
+		})
+	}
+	s.wrote(s.out.Flush())
+}
+
+// wrote keeps the first error of the file. The program runs on; what comes later is counted by the writer.
+func (s *session) wrote(err error) {
+	if err != nil && s.failed == nil {
+		s.failed = err
+	}
+}
+
+// hostPID is the pid of a verified process that lives.
+func (s *session) hostPID(uid uint32) (int, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.procs[uid]; p != nil && p.verified && !p.gone {
+		return p.id.pid, true
+	}
+	return 0, false
+}
+
+// describe completes a process that the assembler has met.
+func (s *session) describe(uid uint32, p *trace.Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.procs[uid]
+	if known == nil {
+		return
+	}
+	if known.verified {
+		p.PID = known.id.pid
+	}
+	if p.Cmdline == nil {
+		p.Cmdline = known.cmdline
+	}
+	if known.exe != "" && len(p.Exe) < len(known.exe) {
+		p.Exe = known.exe // the slot's may be cut
+	}
+}
+
+// countQuiet notes a process that the sampler has given up on, once.
+func (s *session) countQuiet(p *process) {
+	q := s.sampler.Quiet(p.slot, p.uid)
+	if q == sampler.QuietNo || s.quiet[p.uid] == q {
+		return
+	}
+	s.quiet[p.uid] = q
+	if slot := s.seg.Proc(p.slot); slot.UID.Load() == p.uid {
+		slot.Flags.Or(segment.ProcFlagSyncOnly)
+	}
+	why := "does not let the sampling signal through (it has a handler of its own, or runs another program now)"
+	if q == sampler.QuietDenied {
+		why = "may not be signalled (it runs as another user)"
+	}
+	s.notes.addf("process %d %s: no CPU samples of it from then on", p.id.pid, why)
+}
+
+// close gives everything back that is left. It may be called after any part of open.
+func (s *session) close() {
+	if s.server != nil {
+		s.server.close()
+	}
+	s.publishing.Wait()
+	s.tables.close()
+	if s.sampler != nil {
+		s.sampler.Close()
+	}
+	if s.buf != nil {
+		s.buf.Close()
+	}
+	s.mu.Lock()
+	for _, p := range s.procs {
+		p.id.close()
+	}
+	s.mu.Unlock()
+	if s.epoll >= 0 {
+		unix.Close(s.epoll)
+	}
+	if s.seg != nil {
+		s.seg.Header().Recording.Store(0)
+		s.seg.Close()
+	}
+}
+
+// abandon takes back the file of a recording that never began.
+func (s *session) abandon() {
+	if s.out == nil {
+		return
+	}
+	err := s.out.Close(nil)
+	s.out = nil
+	if s.created {
+		err = errors.Join(err, os.Remove(s.opt.Output))
+	}
+	s.wrote(err)
+}

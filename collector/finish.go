@@ -1,0 +1,187 @@
+// The end of a recording: the last passes, names for addresses, the account, the file closed.
+package collector
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/hbtrace/hbtrace/sampler"
+	"github.com/hbtrace/hbtrace/segment"
+	"github.com/hbtrace/hbtrace/symbols"
+	"github.com/hbtrace/hbtrace/trace"
+)
+
+// finish ends the recording and closes the file. hurry being closed cuts short what can be done later.
+func (s *session) finish(c *child, hurry <-chan struct{}) error {
+	s.finishing = true
+	if s.opt.Progress != nil {
+		s.opt.Progress(s.progress(s.meta.Started))
+	}
+	s.server.close()
+	s.server = nil
+	s.pass() // what processes that ended had written, and their end
+	left := s.alive()
+	s.seg.Header().Recording.Store(0)
+	samplerCPU := s.sampler.Stop()
+	// A record that was being written when recording was switched off is published by the time of the second
+	// pass; a third has the assembler interpret it.
+	for range 3 {
+		time.Sleep(time.Millisecond)
+		s.pass()
+	}
+	now := segment.Now()
+	s.asm.Refresh()
+	s.asm.FinishOpen(trace.Ns(now))
+	s.store()
+
+	s.meta.EndNs = trace.Ns(now)
+	ended := false
+	select {
+	case <-c.done:
+		ended = true
+		s.meta.ExitStatus, s.meta.ExitSignal = c.status.ExitStatus(), int(max(c.status.Signal(), 0))
+		s.stats.TargetCPU = c.cpu()
+	default:
+	}
+	// What the recording cost while the program ran; names are looked up afterwards.
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) == nil {
+		s.stats.CollectorCPU = time.Duration(u.Utime.Nano() + u.Stime.Nano() - s.usage.Utime.Nano() - s.usage.Stime.Nano())
+	}
+	s.symbolise(hurry)
+	s.account(samplerCPU, ended, left)
+	s.wrote(s.out.PutMeta(&s.meta))
+	dropped := s.out.Dropped()
+	s.wrote(s.out.Close(&s.stats))
+	s.out = nil
+	if s.failed != nil {
+		return fmt.Errorf("the recording is incomplete, %d events are missing: %w", dropped, s.failed)
+	}
+	return nil
+}
+
+// symbolise stores the names of every address in the stack table, module by module.
+func (s *session) symbolise(hurry <-chan struct{}) {
+	byModule := map[trace.ModuleID][]uint64{}
+	for id := trace.StackID(1); int(id) <= s.stacks.Len(); id++ {
+		n := s.stacks.Node(id)
+		if n.How != trace.HowMark && n.Addr.Module != 0 {
+			byModule[n.Addr.Module] = append(byModule[n.Addr.Module], n.Lookup())
+		}
+	}
+	r := symbols.NewResolver(symbols.Options{})
+	defer r.Close()
+	for _, m := range s.modules {
+		addrs, waited := byModule[m.ID], s.waitedIn(&m)
+		if len(addrs) == 0 && len(waited) == 0 {
+			continue
+		}
+		select {
+		case <-hurry:
+			s.notes.add("interrupted while names were looked up: those that are missing are looked up when the recording is read")
+			return
+		default:
+		}
+		delete(byModule, m.ID) // a module that was announced again is looked up once
+		slices.Sort(addrs)
+		addrs = slices.Compact(addrs)
+		if err := r.Add(m); err != nil {
+			s.notes.addf("names of %s: %v", m.Path, err)
+			continue
+		}
+		known, ok := r.Module(m.ID)
+		learned := ok && m.BuildID == "" && known.BuildID != ""
+		if learned {
+			m.BuildID = known.BuildID
+		}
+		if m.Variables = r.Variables(m.ID, waited); learned || len(m.Variables) > 0 {
+			s.wrote(s.out.PutModule(&m))
+		}
+		if len(addrs) > 0 {
+			s.wrote(s.out.PutSymbols(m.ID, addrs, r.Resolve(m.ID, addrs)))
+		}
+	}
+	// On most machines the system's libraries are stripped: a few lines say so as well as fifty.
+	lines := r.Notes()
+	const few = 4
+	if len(lines) > few {
+		lines = append(lines[:few:few], fmt.Sprintf("and %d more modules without full symbols (hbtrace report shows them as module+0xoffset)", len(lines)-few))
+	}
+	s.notes.add(lines...)
+}
+
+// waitedIn lists what threads waited for in a module's data, as ELF virtual addresses.
+func (s *session) waitedIn(m *trace.Module) (addrs []uint64) {
+	if m.Kind != trace.ModuleELF {
+		return nil
+	}
+	for a := range s.waited {
+		if a >= m.Lo && a < m.Hi {
+			addrs = append(addrs, a-m.Bias)
+		}
+	}
+	return addrs
+}
+
+// account fills in the statistics.
+func (s *session) account(samplerCPU time.Duration, ended bool, left int) {
+	ring, asm, counters, h := s.ring.Stats(), s.asm.Stats(), s.sampler.Counters(), s.seg.Header()
+	lost := s.lostInGone
+	for i := range s.seg.HighProcs() {
+		if p := s.seg.Proc(i); p.UID.Load() != 0 {
+			lost += p.Lost.Load()
+		}
+	}
+	st := &s.stats
+	st.Records, st.RecordBytes = ring.Records, ring.Bytes
+	st.Lost = max(lost, asm.Lost)
+	st.Gaps, st.Broken = asm.Gaps, asm.Broken+ring.Broken
+	st.Events, st.EventBytes = s.consumed-min(s.out.Dropped(), s.consumed), s.buf.Stats().Bytes
+	st.Overwritten = s.produced - s.consumed
+	st.Nodes = uint64(s.stacks.Len())
+	st.Ticks, st.TicksMissed, st.TicksLateNs = counters.Ticks, counters.TicksMissed, counters.TicksLateNs
+	st.SignalsSent, st.SignalsFailed, st.SignalsStuck = counters.SignalsSent, counters.SignalsFailed, counters.SignalsStuck
+	st.ThreadsUnslotted, st.ProcsUnslotted = h.ThreadsUnslotted.Load(), h.ProcsUnslotted.Load()
+	st.SubbufsLost = ring.Reaped
+	st.SamplerCPU = samplerCPU
+
+	s.mu.Lock()
+	attached, unverified := s.attachedCount, s.unverified
+	s.mu.Unlock()
+	n := &s.notes
+	if attached == 0 {
+		n.add("nothing was recorded: no process took the agent (a static program? a cleared environment? hbtrace doctor says more)")
+	}
+	if unverified > 0 {
+		n.addf("%d fork children could not be identified under /proc: they have no CPU samples", unverified)
+	}
+	switch {
+	case !ended && left > 0:
+		n.add("recording was stopped while the command ran on")
+	case left > 0:
+		n.addf("%d processes outlived the command: they run on, unrecorded (--follow records them to their end)", left)
+	}
+	if err := s.sampler.Err(); err != nil {
+		n.add(err.Error())
+	}
+	if counters.Mode == sampler.ModePlain && counters.Ticks > 0 && counters.TicksMissed > counters.Ticks/4 {
+		n.addf("the sampler missed %d of %d ticks: samples are sparse where all CPUs were busy (run as root, or allow a negative nice value)",
+			counters.TicksMissed, counters.Ticks+counters.TicksMissed)
+	}
+	if counters.ThreadsNoFD > 0 {
+		n.addf("%d threads were not sampled for want of file descriptors: raise ulimit -n", counters.ThreadsNoFD)
+	}
+	if o := s.stacks.Stats().Overflow; o > 0 {
+		n.addf("the stack table was full: %d frames are missing", o)
+	}
+	if s.failed != nil {
+		n.addf("writing stopped: %v", s.failed)
+	}
+	n.mu.Lock()
+	st.SegvAttachRefused = n.refused
+	st.Notes = slices.Clone(n.lines)
+	n.mu.Unlock()
+	st.Complete = s.failed == nil
+}
