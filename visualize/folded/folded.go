@@ -1,0 +1,90 @@
+// Package folded writes a recording as folded stacks, one line per distinct call path, root first:
+//
+//	main;work;inner 1234
+//
+// which flame graph tools read.
+package folded
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
+)
+
+// Options for Write.
+type Options struct {
+	Value   string // "cpu" (or ""), "blocked", "wall", "alloc_space", …: the names of package weigh
+	Threads bool   // begin each path with its thread: "name tid"
+}
+
+// clean makes a name fit for a line: semicolons part frames, a line feed ends it.
+var clean = strings.NewReplacer(";", ":", "\n", " ", "\r", " ")
+
+// Write writes src to w, sorted by path. Values are in the unit of Options.Value; paths that weigh nothing are left
+// out. It is an error to ask for a value that does not exist or was not recorded.
+func Write(w io.Writer, src trace.Source, o Options) error {
+	if o.Value == "" {
+		o.Value = weigh.CPU.String()
+	}
+	v, err := weigh.ParseValue(o.Value)
+	if err != nil {
+		return fmt.Errorf("folded: %w", err)
+	}
+	by := weigh.By(0)
+	if o.Threads {
+		by = weigh.ByThread
+	}
+	t, err := weigh.Collect(src, weigh.Options{Values: []weigh.Value{v}, By: by})
+	if err != nil {
+		return fmt.Errorf("folded: %w", err)
+	}
+	if len(t.Values) == 0 {
+		return fmt.Errorf("folded: the recording has no %s: record with the event that it comes from", v)
+	}
+	threads := map[trace.ThreadID]string{}
+	for _, th := range src.Threads() {
+		threads[th.ID] = fmt.Sprintf("%s %d", frames.Valid(th.Name), th.TID)
+	}
+	sums := map[string]int64{} // paths differ in fewer ways than stacks: by name, not by address
+	var path []weigh.Frame
+	var line strings.Builder
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		path = t.Stack(src, path[:0], &r.Key)
+		line.Reset()
+		if o.Threads {
+			clean.WriteString(&line, threads[r.Thread])
+			line.WriteByte(';')
+		}
+		for j := range path {
+			if j > 0 {
+				line.WriteByte(';')
+			}
+			clean.WriteString(&line, path[j].Name)
+		}
+		sums[line.String()] += r.Values[v]
+	}
+	paths := make([]string, 0, len(sums))
+	for p := range sums {
+		paths = append(paths, p)
+	}
+	slices.Sort(paths)
+	b := bufio.NewWriter(w)
+	for _, p := range paths {
+		b.WriteString(p)
+		b.WriteByte(' ')
+		b.WriteString(strconv.FormatInt(sums[p], 10))
+		b.WriteByte('\n')
+	}
+	if err := b.Flush(); err != nil {
+		return fmt.Errorf("folded: writing: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package frames
+
+import (
+	"slices"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/trace/tracetest"
+)
+
+func names(t *Table, id trace.StackID) []string {
+	var out []string
+	for _, n := range t.Path(nil, id) {
+		for _, at := range t.Of(n) {
+			out = append(out, t.Frame(at.ID).Name)
+		}
+	}
+	return out
+}
+
+func TestNames(t *testing.T) {
+	b := tracetest.New()
+	b.AddModule(trace.Module{Kind: trace.ModuleAnon, ID: 9})
+	root := b.Stack("main", "f|g@3", "x.so!?", "…12", "bad\xffname")
+	jit := b.Node(trace.Node{Parent: root, Addr: trace.Addr{Module: 9, Off: 0x7001}, How: trace.HowFP})
+	nowhere := b.Node(trace.Node{Parent: jit, Addr: trace.Addr{Off: 0xdead}, How: trace.HowExact})
+	nameless := b.Node(trace.Node{Parent: nowhere, Addr: trace.Addr{Module: 1, Off: 0x99}, How: trace.HowExact})
+	b.SetSymbols(trace.Addr{Module: 1, Off: 0x99}, []trace.SymFrame{{Linkage: "_Zf"}})
+	tab := New(b.Source())
+	want := []string{"main", "f", "g", "x.so+0x100f", "[12 frames omitted]", "bad\ufffdname", "[anon]+0x7000", "0xdead", "_Zf"}
+	got := names(tab, nameless)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, n := range got {
+		if !utf8.ValidString(n) {
+			t.Errorf("%q is not UTF-8", n)
+		}
+	}
+	if d := tab.Depth(nameless); d != 8 {
+		t.Errorf("depth %d, want 8", d)
+	}
+	f := tab.Of(b.Stack("main", "f|g@3"))
+	if f[0].Site != 0 || f[1].Site != 3 || !f[0].Same(tab.Of(b.Stack("main", "f|g@3"))[0]) || f[1].Same(tab.Of(tab.Path(nil, root)[0])[0]) {
+		t.Errorf("inlined frames %+v", f)
+	}
+}
+
+// TestHostileTables: parents that loop or lead nowhere, stacks that do not exist.
+func TestHostileTables(t *testing.T) {
+	b := tracetest.New()
+	b.Node(trace.Node{Parent: 2, Addr: trace.Addr{Off: 1}})
+	b.Node(trace.Node{Parent: 1, Addr: trace.Addr{Off: 2}})
+	b.Node(trace.Node{Parent: 1 << 30, Addr: trace.Addr{Off: 3}})
+	tab := New(b.Source())
+	if d := tab.Depth(1); d != maxDepth || len(tab.Path(nil, 1)) != maxDepth {
+		t.Errorf("a loop is %d deep, want it cut at %d", d, maxDepth)
+	}
+	if got := names(tab, 3); !slices.Equal(got, []string{"0x2"}) && !slices.Equal(got, []string{"0x3"}) {
+		t.Errorf("a parent that does not exist: %q", got)
+	}
+	if tab.Depth(99) != 0 || tab.Of(99) != nil || tab.Valid(0) || len(tab.Path(nil, 99)) != 0 {
+		t.Error("a stack that does not exist has frames")
+	}
+}
+
+func TestHookName(t *testing.T) {
+	m := &trace.Meta{Hooks: map[trace.HookID]trace.HookInfo{1: {Name: "malloc"}, 2: {}}}
+	for h, want := range map[trace.HookID]string{0: "", 1: "malloc", 2: "hook 2", 3: "hook 3"} {
+		if got := HookName(m, h); got != want {
+			t.Errorf("HookName(%d) = %q, want %q", h, got, want)
+		}
+	}
+}
+
+func TestObject(t *testing.T) {
+	module := trace.Module{Kind: trace.ModuleELF, Path: "/opt/app", Lo: 0x7000, Hi: 0x9000, Bias: 0x7000, Variables: map[uint64]trace.Variable{
+		0x100: {Name: "cache_lock"}, 0x208: {Name: "shards", Off: 8}, 0x300: {Name: "bad\xffname"},
+	}}
+	for _, c := range []struct {
+		addr             uint64
+		variable, object string
+	}{
+		{0x7100, "cache_lock", "cache_lock"},
+		{0x7208, "shards+0x8", "shards+0x8"},
+		{0x7300, "bad\ufffdname", "bad\ufffdname"},
+		{0x7400, "", "app+0x400"},
+		{0x9000, "", "0x9000"},
+		{0x100, "", "0x100"},
+	} {
+		b := tracetest.New()
+		b.AddProcess(trace.Process{PID: 1})
+		b.AddModule(module)
+		tab := New(b.Source())
+		if v, o := tab.Variable(c.addr), tab.Object(c.addr); v != c.variable || o != c.object {
+			t.Errorf("%#x: %q and %q, want %q and %q", c.addr, v, o, c.variable, c.object)
+		}
+	}
+	// in another process something else may be there
+	b := tracetest.New()
+	b.AddProcess(trace.Process{PID: 1})
+	b.AddProcess(trace.Process{PID: 2})
+	b.AddModule(module)
+	if o := New(b.Source()).Object(0x7100); o != "0x7100" {
+		t.Errorf("in one of two processes: %q", o)
+	}
+}

@@ -1,0 +1,365 @@
+// Package perfetto writes a recording as a Perfetto trace: a track per thread with the spans of stack diffing, waits
+// and blocking calls as slices at their place in the stack, arrows from the release that ended a wait to the waiter,
+// and counters per process.
+//
+// How it is laid out:
+//   - Every thread is a packet sequence of its own, so that track and clock are defaults and a packet holds only the
+//     time since the sequence's last one, the kind and an interned name. Packets are deflated in batches.
+//   - Begin and end of a slice are two packets, in the order of time within a thread. Importers sort all packets by
+//     time and keep the file's order among equals, which nesting at one instant relies on.
+//   - An arrow goes between two instants: the release on the releaser's track, and "woken by" at the very end of the
+//     wait. Bound to the wait itself it would point back in time, to the wait's beginning.
+//   - Time that nobody observed has no slice.
+//
+// Memory is bounded by the live threads and the recording's tables; events are read once and not kept.
+package perfetto
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/zlib"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/spans"
+)
+
+// Options for Write. The zero value is what users want.
+type Options struct {
+	Raw        bool // do not deflate packets: several times as big, readable by simpler tools
+	NoCounters bool
+	NoSupport  bool // leave out how many stacks support a span and how its edges are known
+}
+
+// Packets are written, and deflated, in batches of about this size.
+const batchBytes = 256 << 10
+
+// Sequence ids: thread n, which may be 0 in odd recordings, has firstThreadSequence+n.
+const (
+	mainSequence        = 1
+	firstThreadSequence = 2
+)
+
+type writer struct {
+	w        io.Writer
+	o        Options
+	src      trace.Source
+	meta     *trace.Meta
+	tab      *frames.Table
+	procs    map[trace.ProcID]*trace.Process
+	thr      map[trace.ThreadID]*trace.Thread
+	unlisted map[trace.ThreadID]bool // threads met in events alone
+	seqs     map[trace.ThreadID]*sequence
+	rel      map[trace.ThreadID]*releases
+	flows    uint64
+	main     sequence // what is out of a thread's order
+	out      buffer
+	zbuf     buffer
+	z        *zlib.Writer
+}
+
+// Write writes src to w. It reads the events once and keeps none. Errors are those of src and w.
+func Write(w io.Writer, src trace.Source, o Options) error {
+	x := &writer{
+		w: w, o: o, src: src, meta: src.Meta(), tab: frames.New(src),
+		procs: map[trace.ProcID]*trace.Process{}, thr: map[trace.ThreadID]*trace.Thread{},
+		unlisted: map[trace.ThreadID]bool{}, seqs: map[trace.ThreadID]*sequence{}, rel: map[trace.ThreadID]*releases{},
+	}
+	ps, ts := src.Processes(), src.Threads()
+	for i := range ps {
+		x.procs[ps[i].ID] = &ps[i]
+	}
+	for i := range ts {
+		x.thr[ts[i].ID] = &ts[i]
+	}
+	x.preamble()
+	x.describe()
+	c := newCounters(src)
+	b := spans.New(src, x.tab, x)
+	err := src.Events(func(e *trace.Event) error {
+		if !o.NoCounters {
+			c.add(e)
+		}
+		if err := b.Add(e); err != nil {
+			return err
+		}
+		if e.Kind == trace.KindThreadExit {
+			delete(x.seqs, e.Thread)
+			delete(x.rel, e.Thread)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("perfetto: %w", err)
+	}
+	cov, err := b.Close()
+	if err != nil {
+		return fmt.Errorf("perfetto: %w", err)
+	}
+	if err := x.about(cov); err != nil {
+		return fmt.Errorf("perfetto: %w", err)
+	}
+	if err := x.counters(c); err != nil {
+		return fmt.Errorf("perfetto: %w", err)
+	}
+	if err := x.flush(true); err != nil {
+		return fmt.Errorf("perfetto: %w", err)
+	}
+	return nil
+}
+
+// flush writes the batch when it is full, or whatever there is when it is the last. It is called between packets.
+func (w *writer) flush(last bool) error {
+	if len(w.out.b) == 0 || len(w.out.b) < batchBytes && !last {
+		return nil
+	}
+	data := w.out.b
+	if !w.o.Raw {
+		if err := w.deflate(); err != nil {
+			return err
+		}
+		data = w.zbuf.b
+	}
+	if _, err := w.w.Write(data); err != nil {
+		return fmt.Errorf("writing the trace: %w", err)
+	}
+	w.out.b = w.out.b[:0]
+	return nil
+}
+
+// Write appends to the packet that deflate is making.
+func (p *buffer) Write(b []byte) (int, error) {
+	p.b = append(p.b, b...)
+	return len(b), nil
+}
+
+func (w *writer) deflate() error {
+	w.zbuf.b = w.zbuf.b[:0]
+	if w.z == nil {
+		z, err := zlib.NewWriterLevel(&w.zbuf, zlib.BestSpeed+1)
+		if err != nil {
+			return err
+		}
+		w.z = z
+	}
+	pkt := w.zbuf.open(tracePacket)
+	field := w.zbuf.open(packetCompressed)
+	w.z.Reset(&w.zbuf)
+	if _, err := w.z.Write(w.out.b); err != nil {
+		return err
+	}
+	if err := w.z.Close(); err != nil {
+		return err
+	}
+	w.zbuf.close(field)
+	w.zbuf.close(pkt)
+	return nil
+}
+
+// preamble relates the clocks and starts the sequence of what is no thread's.
+func (w *writer) preamble() {
+	p := &w.out
+	w.main = sequence{id: mainSequence, absolute: true, names: map[name]uint32{}}
+	pkt := p.open(tracePacket)
+	p.uint(packetSequenceID, mainSequence)
+	p.uint(packetSequenceFlags, sequenceStateCleared)
+	d := p.open(packetDefaults)
+	p.uint(defaultsTimestampClock, clockMonotonic)
+	p.close(d)
+	c := p.open(packetClockSnapshot)
+	w.clockValue(clockMonotonic, uint64(w.meta.StartNs), false)
+	w.clockValue(clockBoottime, uint64(int64(w.meta.StartNs)+w.meta.BoottimeOffset), false)
+	if !w.meta.Started.IsZero() {
+		w.clockValue(clockRealtime, uint64(w.meta.Started.UnixNano()), false)
+	}
+	p.close(c)
+	p.close(pkt)
+}
+
+// Track numbers. 0 is taken by Perfetto.
+func procTrack(id trace.ProcID) uint64     { return 1<<32 | uint64(id) }
+func threadTrack(id trace.ThreadID) uint64 { return 2<<32 | uint64(id) }
+func counterTrack(id trace.ProcID, k counterKind) uint64 {
+	return 3<<32 | uint64(k)<<40 | uint64(id)
+}
+
+// describe writes the processes and threads, the busiest first.
+func (w *writer) describe() {
+	active := func(t *trace.Thread) int64 { return max(t.CPU, 0) + t.WaitNs }
+	sum := map[trace.ProcID]int64{}
+	threads := make([]*trace.Thread, 0, len(w.thr))
+	for _, t := range w.thr {
+		threads = append(threads, t)
+		sum[t.Proc] += active(t)
+	}
+	procs := make([]*trace.Process, 0, len(w.procs))
+	for _, p := range w.procs {
+		procs = append(procs, p)
+	}
+	slices.SortFunc(procs, func(x, y *trace.Process) int {
+		return cmp.Or(cmp.Compare(sum[y.ID], sum[x.ID]), cmp.Compare(x.ID, y.ID))
+	})
+	slices.SortFunc(threads, func(x, y *trace.Thread) int {
+		return cmp.Or(cmp.Compare(active(y), active(x)), cmp.Compare(x.ID, y.ID))
+	})
+	for i, p := range procs {
+		w.track(procTrack(p.ID), 0, i, p.Start, func(b *buffer) {
+			d := b.open(trackProcess)
+			b.int(processPID, int64(p.PID))
+			for _, a := range p.Cmdline {
+				b.string(processCmdline, frames.Valid(a))
+			}
+			b.string(processName, processLabel(p))
+			b.int(processSortRank, int64(i))
+			b.close(d)
+		})
+	}
+	for i, t := range threads {
+		pid, parent := t.TID, uint64(0)
+		if p := w.procs[t.Proc]; p != nil {
+			pid, parent = p.PID, procTrack(p.ID)
+		}
+		w.track(threadTrack(t.ID), parent, i, t.Start, func(b *buffer) {
+			d := b.open(trackThread)
+			b.int(threadPID, int64(pid))
+			b.int(threadTID, int64(t.TID))
+			b.string(threadName, frames.Valid(t.Name))
+			b.int(threadSortRank, int64(i))
+			b.close(d)
+		})
+	}
+}
+
+// track writes a track descriptor. rank orders it among its siblings.
+func (w *writer) track(uuid, parent uint64, rank int, at trace.Ns, body func(*buffer)) {
+	p := &w.out
+	pkt := p.open(tracePacket)
+	p.uint(packetTimestamp, uint64(max(at, w.meta.StartNs)))
+	p.uint(packetSequenceID, mainSequence)
+	d := p.open(packetTrackDescriptor)
+	p.uint(trackUUID, uuid)
+	if parent != 0 {
+		p.uint(trackParent, parent)
+	}
+	p.int(trackOrderRank, int64(rank))
+	body(p)
+	p.close(d)
+	p.close(pkt)
+}
+
+func processLabel(p *trace.Process) string {
+	switch {
+	case p.Exe != "":
+		return frames.Valid(filepath.Base(p.Exe))
+	case len(p.Cmdline) > 0:
+		return frames.Valid(filepath.Base(p.Cmdline[0]))
+	}
+	return fmt.Sprintf("process %d", p.PID)
+}
+
+// who names a thread in annotations.
+func (w *writer) who(id trace.ThreadID) string {
+	t := w.thr[id]
+	if t == nil {
+		return fmt.Sprintf("thread #%d", id)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %d", frames.Valid(t.Name), t.TID))
+}
+
+// list sees to it that a thread has a track. One that the recording does not list gets a name and no more.
+func (w *writer) list(id trace.ThreadID) {
+	if w.thr[id] != nil || w.unlisted[id] {
+		return
+	}
+	w.unlisted[id] = true
+	w.track(threadTrack(id), 0, len(w.thr)+len(w.unlisted), w.meta.StartNs, func(b *buffer) { b.string(trackName, fmt.Sprintf("thread #%d", id)) })
+}
+
+// seq returns a thread's sequence.
+func (w *writer) seq(id trace.ThreadID) *sequence {
+	s := w.seqs[id]
+	if s == nil {
+		w.list(id)
+		s = &sequence{id: uint32(id) + firstThreadSequence, track: threadTrack(id)}
+		w.seqs[id] = s
+	}
+	return s
+}
+
+// counters writes the series, each change once.
+func (w *writer) counters(c *counters) error {
+	ids := make([]trace.ProcID, 0, len(c.procs))
+	for id := range c.procs {
+		if w.procs[id] != nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		for k := range counterKinds {
+			series := c.procs[id][k]
+			if series == nil {
+				continue
+			}
+			uuid := counterTrack(id, k)
+			w.track(uuid, procTrack(id), int(k), w.procs[id].Start, func(b *buffer) {
+				b.string(trackName, counterNames[k][0])
+				d := b.open(trackCounter)
+				if u := counterNames[k][1]; u != "" {
+					b.string(counterUnitName, u)
+				}
+				b.close(d)
+			})
+			if err := w.series(uuid, c, k, series, w.procs[id]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// series writes a counter's values while its process lived: the first, each change, and 0 at the end.
+func (w *writer) series(track uint64, c *counters, k counterKind, sums []float64, p *trace.Process) error {
+	from, to := max(p.Start, c.start), c.end
+	if p.End != 0 {
+		to = min(max(p.End, from), to)
+	}
+	last := -1.0
+	for i, sum := range sums {
+		at := c.start + trace.Ns(i)*c.bucketNs
+		if at+c.bucketNs <= from || at >= to {
+			continue
+		}
+		v := c.value(k, sum)
+		if v == last {
+			continue
+		}
+		last = v
+		if err := w.counter(track, max(at, from), v); err != nil {
+			return err
+		}
+	}
+	if last > 0 {
+		return w.counter(track, to, 0)
+	}
+	return nil
+}
+
+func (w *writer) counter(track uint64, at trace.Ns, v float64) error {
+	p := &w.out
+	pkt := p.open(tracePacket)
+	p.uint(packetTimestamp, uint64(at))
+	p.uint(packetSequenceID, mainSequence)
+	e := p.open(packetTrackEvent)
+	p.uint(eventType, typeCounter)
+	p.uint(eventTrack, track)
+	p.double(eventCounterDouble, v)
+	p.close(e)
+	p.close(pkt)
+	return w.flush(false)
+}

@@ -1,0 +1,188 @@
+// Spans, waits, calls and releases as slices: the writer as a [spans.Sink].
+
+package perfetto
+
+import (
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/spans"
+)
+
+// Begin implements [spans.Sink].
+func (w *writer) Begin(s *spans.Span) error {
+	q := w.seq(s.Thread)
+	pkt, ev := w.event(q, s.Start, typeSliceBegin)
+	w.name(q, nameFrame|name(s.Frame))
+	if s.StartEdge == spans.EdgeSeen && !w.o.NoSupport {
+		w.annString(q, annBegan, "here or earlier")
+	}
+	return w.finish(q, pkt, ev)
+}
+
+// End implements [spans.Sink]. Annotations of an end are its slice's.
+func (w *writer) End(s *spans.Span) error {
+	q := w.seq(s.Thread)
+	pkt, ev := w.event(q, s.End, typeSliceEnd)
+	if !w.o.NoSupport {
+		w.annUint(q, annStacks, s.Stacks)
+		if s.EndEdge == spans.EdgeSeen {
+			w.annString(q, annEnded, "here or later")
+		}
+	}
+	return w.finish(q, pkt, ev)
+}
+
+// Interval implements [spans.Sink].
+func (w *writer) Interval(iv *spans.Interval) error {
+	e := iv.Event
+	q := w.seq(e.Thread)
+	pkt, ev := w.event(q, iv.Start, typeSliceBegin)
+	if e.Hook == 0 {
+		w.name(q, otherWait)
+	} else {
+		w.name(q, nameHook|name(e.Hook))
+	}
+	if e.Kind == trace.KindCall {
+		w.category(q, catCall)
+	} else {
+		w.category(q, catLock)
+	}
+	w.describeInterval(q, iv)
+	if err := w.finish(q, pkt, ev); err != nil {
+		return err
+	}
+	if e.Kind == trace.KindWait && e.Releaser != 0 {
+		if err := w.arrow(q, iv); err != nil {
+			return err
+		}
+	}
+	pkt, ev = w.event(q, iv.End, typeSliceEnd)
+	return w.finish(q, pkt, ev)
+}
+
+func (w *writer) describeInterval(q *sequence, iv *spans.Interval) {
+	e := iv.Event
+	info := w.meta.Hooks[e.Hook]
+	switch {
+	case info.Object == "FD":
+		w.annInt(q, annFD, int64(e.Object))
+	case e.Object != 0:
+		w.annObject(q, e.Object)
+	}
+	if e.Object2 != 0 {
+		w.annPointer(q, annMutex, e.Object2)
+	}
+	if e.Owner != 0 {
+		w.annString(q, annOwner, w.who(e.Owner))
+	}
+	if e.Releaser != 0 {
+		w.annString(q, annReleaser, w.who(e.Releaser))
+		w.annBool(q, annReleaserSure, e.Flags&trace.FlagCertain != 0)
+		if e.Release != 0 {
+			w.annInt(q, annReleased, int64(e.Time-e.Release))
+		}
+	}
+	w.annInt(q, annDuration, int64(e.Time-e.Start))
+	w.annInt(q, annResult, e.Result)
+	if e.Hook != 0 {
+		w.annString(q, annHook, w.text(nameHook|name(e.Hook)))
+	}
+	for _, o := range [...]struct {
+		flag trace.Flags
+		text string
+	}{
+		{trace.FlagOpen, "still waiting when the recording ended"},
+		{trace.FlagInterrupted, "interrupted"},
+		{trace.FlagTimedOut, "timed out"},
+		{trace.FlagUnwound, "left by an exception, cancellation or longjmp"},
+		{trace.FlagFailed, "failed"},
+	} {
+		if e.Flags&o.flag != 0 {
+			w.annString(q, annOutcome, o.text)
+			break
+		}
+	}
+	if iv.Clipped {
+		w.annBool(q, annClipped, true)
+	}
+}
+
+// annObject gives the address of a lock or the like, and its name where there is one.
+func (w *writer) annObject(q *sequence, object uint64) {
+	w.annPointer(q, annObject, object)
+	if name := w.tab.Variable(object); name != "" {
+		w.annString(q, annVariable, name)
+	}
+}
+
+// arrow draws the flow from the release that ended a wait to the wait's end. Where no recorded release is the one,
+// the wait's own account of it is drawn on the releaser's track.
+func (w *writer) arrow(q *sequence, iv *spans.Interval) error {
+	e := iv.Event
+	at := e.Release
+	if at == 0 || at > iv.End {
+		at = iv.End
+	}
+	var flow uint64
+	if r := w.rel[e.Releaser]; r != nil {
+		flow = r.take(e.Object, at, iv.End)
+	}
+	if flow == 0 {
+		w.flows++
+		flow = w.flows
+		s := &w.main
+		w.list(e.Releaser)
+		pkt, ev := w.event(s, at, typeInstant)
+		w.out.uint(eventTrack, threadTrack(e.Releaser))
+		w.name(s, otherRelease)
+		w.category(s, catRelease)
+		if e.Object != 0 {
+			w.annObject(s, e.Object)
+		}
+		w.annString(s, annWaiter, w.who(e.Thread))
+		w.out.fixed64(eventFlow, flow)
+		if err := w.finish(s, pkt, ev); err != nil {
+			return err
+		}
+	}
+	pkt, ev := w.event(q, iv.End, typeInstant)
+	w.name(q, nameWokenBy|name(e.Releaser))
+	w.category(q, catLock)
+	w.out.fixed64(eventFlowTerminate, flow)
+	return w.finish(q, pkt, ev)
+}
+
+// Point implements [spans.Sink].
+func (w *writer) Point(e *trace.Event, _ int) error {
+	q := w.seq(e.Thread)
+	pkt, ev := w.event(q, e.Time, typeInstant)
+	if e.Kind == trace.KindLost {
+		w.name(q, otherLost)
+		w.category(q, catLost)
+		w.annUint(q, annCount, uint64(e.Count))
+		return w.finish(q, pkt, ev)
+	}
+	w.flows++
+	r := w.rel[e.Thread]
+	if r == nil {
+		r = &releases{}
+		w.rel[e.Thread] = r
+	}
+	r.add(release{e.Object, e.Time, w.flows})
+	if e.Hook == 0 {
+		w.name(q, otherRelease)
+	} else {
+		w.name(q, nameHook|name(e.Hook))
+	}
+	w.category(q, catRelease)
+	if e.Object != 0 {
+		w.annObject(q, e.Object)
+	}
+	if e.Debt != 0 {
+		w.annInt(q, annDebt, e.Debt)
+	}
+	if e.Release != 0 && e.Release <= e.Time {
+		w.annInt(q, annHeld, int64(e.Time-e.Release))
+	}
+	w.out.fixed64(eventFlow, w.flows)
+	return w.finish(q, pkt, ev)
+}

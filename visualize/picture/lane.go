@@ -1,0 +1,200 @@
+// Lanes: what is drawn of one thread, gathered while its events stream by, in columns a pixel or a few wide.
+
+package picture
+
+import (
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/spans"
+)
+
+// lane of a thread.
+type lane struct {
+	thread *trace.Thread
+	proc   *trace.Process
+	total  totals
+
+	share [states][]float32 // ns in each state, by column
+	marks []mark            // intervals wide enough for a tooltip
+	free  []stretch         // time since the last sample that nothing accounts for; the youngest last
+	until trace.Ns          // end of what was seen
+
+	skip  int         // outer frames that all its stacks share: not drawn
+	under []frames.ID // those frames
+	boxes []box       // spans that have a pixel or more
+	small [][]vote    // by level and column: the function that most of the thinner spans are of
+	depth int         // levels in use
+
+	y, spansY, height float64 // where it is drawn
+}
+
+// totals of a thread within the drawn time, in ns.
+type totals struct {
+	by      [states]int64
+	count   [states]uint64
+	longest [states]int64
+	score   int64
+}
+
+func (t *totals) blocked() int64 {
+	var ns int64
+	for s := locked; s < states; s++ {
+		ns += t.by[s]
+	}
+	return ns
+}
+
+// mark is an interval with a tooltip of its own.
+type mark struct {
+	state      state
+	start, end trace.Ns // cut to the drawn time
+	took       int64    // ns, all of it
+	hook       trace.HookID
+	stack      trace.StackID
+	object     uint64
+	flags      trace.Flags
+	releaser   trace.ThreadID
+	owner      trace.ThreadID
+}
+
+// stretch of time.
+type stretch struct{ from, to trace.Ns }
+
+// box is a span as drawn.
+type box struct {
+	frame      frames.ID
+	level      int
+	start, end trace.Ns
+	stacks     uint64
+}
+
+// vote is Boyer and Moore's majority vote over the thin spans of a column, weighted by time.
+type vote struct {
+	frame  frames.ID
+	lead   float32 // ns by which frame leads
+	ns     float32 // ns of all of them
+	number uint32
+}
+
+// maxFree bounds the stretches kept per lane; beyond, the oldest are forgotten, and CPU time that would have
+// been put there is drawn nowhere.
+const maxFree = 4096
+
+// scale maps time to columns.
+type scale struct {
+	from, to trace.Ns
+	cols     int
+}
+
+func (s scale) col(t trace.Ns) float64 {
+	if s.to <= s.from {
+		return 0
+	}
+	return float64(t-s.from) / float64(s.to-s.from) * float64(s.cols)
+}
+
+// each calls f for every column that [a, b) touches, with the ns of it in that column.
+func (s scale) each(a, b trace.Ns, f func(col int, ns float32)) {
+	a, b = max(a, s.from), min(b, s.to)
+	if a >= b {
+		return
+	}
+	per := float64(s.to-s.from) / float64(s.cols)
+	x, y := s.col(a), s.col(b)
+	first, last := int(x), min(int(y), s.cols-1)
+	for c := first; c <= last; c++ {
+		width := min(y, float64(c+1)) - max(x, float64(c))
+		if width > 0 {
+			f(c, float32(width*per))
+		}
+	}
+}
+
+// add accounts [a, b) to a state.
+func (l *lane) add(s scale, st state, a, b trace.Ns) {
+	if l.share[st] == nil {
+		l.share[st] = make([]float32, s.cols)
+	}
+	s.each(a, b, func(c int, ns float32) { l.share[st][c] += ns })
+}
+
+// pass says that nothing accounts for the time since what was seen last, up to at.
+func (l *lane) pass(at trace.Ns) {
+	if at <= l.until {
+		return
+	}
+	if len(l.free) == maxFree {
+		l.free = append(l.free[:0], l.free[maxFree/2:]...)
+	}
+	l.free = append(l.free, stretch{l.until, at})
+	l.until = at
+}
+
+// ran places cpu ns of CPU time, used before at, into the youngest free stretches. Where exactly a thread ran
+// between two samples is not known; the sample was due when the time had been used, so it is put up against it.
+func (l *lane) ran(s scale, at trace.Ns, cpu int64) {
+	l.pass(at)
+	for i := len(l.free) - 1; i >= 0 && cpu > 0; i-- {
+		f := l.free[i]
+		n := min(cpu, int64(f.to-f.from))
+		l.add(s, running, f.to-trace.Ns(n), f.to)
+		cpu -= n
+	}
+	l.free = l.free[:0]
+}
+
+// interval takes a wait or call.
+func (l *lane) interval(s scale, e *trace.Event, st state) {
+	start := min(e.Start, e.Time)
+	l.pass(start)
+	from := max(start, l.until) // what overlaps has been drawn
+	l.until = max(l.until, e.Time)
+	l.add(s, st, from, e.Time)
+	if s.col(min(e.Time, s.to))-s.col(max(start, s.from)) >= 3 && e.Time > s.from && start < s.to {
+		l.marks = append(l.marks, mark{
+			st, max(start, s.from), min(e.Time, s.to), int64(e.Time - start), e.Hook, e.Stack, e.Object, e.Flags, e.Releaser, e.Owner,
+		})
+	}
+}
+
+// span takes a span that has ended.
+func (l *lane) span(s scale, sp *spans.Span, levels int) {
+	level := sp.Depth - l.skip
+	if level < 0 || level >= levels || sp.End <= s.from || sp.Start >= s.to {
+		return
+	}
+	start, end := max(sp.Start, s.from), min(sp.End, s.to)
+	l.depth = max(l.depth, level+1)
+	if s.col(end)-s.col(start) >= 1.5 {
+		l.boxes = append(l.boxes, box{sp.Frame, level, start, end, sp.Stacks})
+		return
+	}
+	l.thin(s, level, sp.Frame, start, end)
+}
+
+// thin adds a span to the votes of its columns.
+func (l *lane) thin(s scale, level int, frame frames.ID, start, end trace.Ns) {
+	for len(l.small) <= level {
+		l.small = append(l.small, nil)
+	}
+	if l.small[level] == nil {
+		l.small[level] = make([]vote, s.cols)
+	}
+	counted := false
+	s.each(start, end, func(c int, ns float32) {
+		v := &l.small[level][c]
+		v.ns += ns
+		if !counted {
+			v.number++
+			counted = true
+		}
+		switch {
+		case v.frame == frame:
+			v.lead += ns
+		case v.lead >= ns:
+			v.lead -= ns
+		default:
+			v.frame, v.lead = frame, ns-v.lead
+		}
+	})
+}

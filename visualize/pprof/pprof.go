@@ -1,0 +1,337 @@
+// Package pprof writes a recording as a pprof profile: CPU, wall and blocked time, lock contention and allocations of
+// each distinct stack. What counts as what is package weigh's to say; this one makes mappings, locations, labels and
+// the comments that tell how far to trust the profile (go tool pprof -comments).
+package pprof
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
+)
+
+// Options for Write and Profile. The zero value takes everything that was recorded.
+type Options struct {
+	Values   []weigh.Value // sample types wanted; nil: all that were recorded
+	NoLabels bool          // one sample per stack: smaller, no -tagfocus
+
+	maxSamples int // for tests; 0: the constant
+}
+
+// Write writes src to w as a gzipped profile. Errors are those of src and w.
+func Write(w io.Writer, src trace.Source, o Options) error {
+	p, err := Profile(src, o)
+	if err != nil {
+		return err
+	}
+	if err := p.Write(w); err != nil {
+		return fmt.Errorf("pprof: writing the profile: %w", err)
+	}
+	return nil
+}
+
+type writer struct {
+	src   trace.Source
+	tab   *frames.Table
+	p     *profile.Profile
+	procs map[trace.ProcID]*trace.Process
+	thr   map[trace.ThreadID]*trace.Thread
+	maps  map[trace.ModuleID]*profile.Mapping
+	funcs map[string]*profile.Function // name + "\x00" + linkage + "\x00" + file
+	nodes map[place]*profile.Location
+	named map[string]*profile.Location
+	// Samples of one stack, or of one set of labels, share their slice or maps.
+	stacks map[called][]*profile.Location
+	labels map[labelKey]labelSet
+}
+
+// called is a stack with the hooked function that its leaf called.
+type called struct {
+	stack trace.StackID
+	hook  trace.HookID
+}
+
+type labelKey struct {
+	thread trace.ThreadID
+	proc   trace.ProcID
+	object uint64
+	kind   weigh.Kind
+}
+
+type labelSet struct {
+	str map[string][]string
+	num map[string][]int64
+}
+
+// place is what makes two nodes one location.
+type place struct {
+	module trace.ModuleID
+	lookup uint64
+	mark   bool
+}
+
+// Profile makes the profile in memory, which holds as much as there are distinct stacks and labels. Samples may share
+// label maps and location slices: copy the profile before changing them. A profile needs a sample type: with nothing
+// recorded that weighs anything it has cpu, and no samples.
+func Profile(src trace.Source, o Options) (*profile.Profile, error) {
+	t, dropped, err := collect(src, o)
+	if err != nil {
+		return nil, fmt.Errorf("pprof: %w", err)
+	}
+	if len(t.Values) == 0 {
+		t.Values = []weigh.Value{weigh.CPU}
+	}
+	w := &writer{
+		src: src, tab: t.Frames, p: &profile.Profile{},
+		procs: map[trace.ProcID]*trace.Process{}, thr: map[trace.ThreadID]*trace.Thread{},
+		maps: map[trace.ModuleID]*profile.Mapping{}, funcs: map[string]*profile.Function{},
+		nodes: map[place]*profile.Location{}, named: map[string]*profile.Location{},
+		stacks: map[called][]*profile.Location{}, labels: map[labelKey]labelSet{},
+	}
+	ps, ts := src.Processes(), src.Threads()
+	for i := range ps {
+		w.procs[ps[i].ID] = &ps[i]
+	}
+	for i := range ts {
+		w.thr[ts[i].ID] = &ts[i]
+	}
+	w.header(t)
+	w.mappings()
+	for i := range t.Rows {
+		w.sample(t, &t.Rows[i], o)
+	}
+	w.p.Comments = append(w.p.Comments, comments(src, t)...)
+	if dropped != "" {
+		w.p.Comments = append(w.p.Comments, "labels left out, because there were too many distinct ones: "+dropped)
+	}
+	if err := w.p.CheckValid(); err != nil {
+		return nil, fmt.Errorf("pprof: %w", err)
+	}
+	return w.p, nil
+}
+
+// maxSamples bounds memory: a sample takes about 1.3 KB until the profile is written.
+const maxSamples = 300_000
+
+// collect weighs src, with as many labels as maxSamples allows; dropped names those that it does not. The distinct
+// stacks themselves are never cut.
+func collect(src trace.Source, o Options) (t *weigh.Table, dropped string, err error) {
+	for _, try := range []struct {
+		by      weigh.By
+		max     int
+		dropped string
+	}{
+		{weigh.ByThread | weigh.ByProcess | weigh.ByObject | weigh.ByKind, o.maxSamples, ""},
+		{weigh.ByProcess | weigh.ByObject | weigh.ByKind, o.maxSamples, "thread, tid"},
+		{weigh.ByProcess | weigh.ByKind, o.maxSamples, "thread, tid, lock"},
+		{0, 0, "all"},
+	} {
+		if o.NoLabels && try.by != 0 {
+			continue
+		}
+		if try.max == 0 && try.by != 0 {
+			try.max = maxSamples
+		}
+		t, err = weigh.Collect(src, weigh.Options{Values: o.Values, By: try.by, MaxRows: try.max})
+		if !errors.Is(err, weigh.ErrTooManyRows) {
+			if o.NoLabels {
+				return t, "", err
+			}
+			return t, try.dropped, err
+		}
+	}
+	return nil, "", err
+}
+
+func (w *writer) header(t *weigh.Table) {
+	m := w.src.Meta()
+	for _, v := range t.Values {
+		w.p.SampleType = append(w.p.SampleType, &profile.ValueType{Type: v.String(), Unit: v.Unit()})
+	}
+	w.p.DefaultSampleType = defaultValue(t).String()
+	w.p.PeriodType = &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
+	if m.Freq > 0 {
+		w.p.Period = int64(1e9) / int64(m.Freq)
+	}
+	if !m.Started.IsZero() {
+		w.p.TimeNanos = m.Started.UnixNano()
+	}
+	w.p.DurationNanos = max(int64(m.EndNs-m.StartNs), 0)
+}
+
+// defaultValue is what go tool pprof shows when it is not told: CPU time, or blocked time where there is none.
+func defaultValue(t *weigh.Table) weigh.Value {
+	order := []weigh.Value{weigh.CPU, weigh.Blocked, weigh.AllocSpace}
+	for _, v := range order {
+		if t.Total[v] != 0 && slices.Contains(t.Values, v) {
+			return v
+		}
+	}
+	for _, v := range order {
+		if slices.Contains(t.Values, v) {
+			return v
+		}
+	}
+	return t.Values[0]
+}
+
+// mappings makes one per module. pprof takes the first for the program, so the first process's executable leads.
+func (w *writer) mappings() {
+	mods := slices.Clone(w.src.Modules())
+	exe := ""
+	if ps := w.src.Processes(); len(ps) > 0 {
+		exe = ps[0].Exe
+	}
+	if i := slices.IndexFunc(mods, func(m trace.Module) bool { return exe != "" && m.Path == exe }); i > 0 {
+		m := mods[i]
+		mods = slices.Insert(slices.Delete(mods, i, i+1), 0, m)
+	}
+	for i := range mods {
+		m := &mods[i]
+		if w.maps[m.ID] != nil {
+			continue
+		}
+		file := frames.Valid(m.Path)
+		if m.Kind == trace.ModuleAnon && file == "" {
+			file = "[anon]"
+		}
+		x := &profile.Mapping{
+			ID: uint64(len(w.p.Mapping) + 1), Start: m.Lo, Limit: m.Hi, File: file, BuildID: m.BuildID,
+			// Symbols are in the profile: pprof need not, and on another machine could not, look for the file.
+			HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true,
+		}
+		w.maps[m.ID] = x
+		w.p.Mapping = append(w.p.Mapping, x)
+	}
+}
+
+func (w *writer) sample(t *weigh.Table, r *weigh.Row, o Options) {
+	s := &profile.Sample{Value: make([]int64, len(t.Values))}
+	for i, v := range t.Values {
+		s.Value[i] = r.Values[v]
+	}
+	s.Location = w.stack(t, &r.Key)
+	if !o.NoLabels {
+		l := w.label(&r.Key)
+		s.Label, s.NumLabel = l.str, l.num
+	}
+	w.p.Sample = append(w.p.Sample, s)
+}
+
+// stack returns a row's locations, leaf first.
+func (w *writer) stack(t *weigh.Table, k *weigh.Key) []*profile.Location {
+	key := called{k.Stack, k.Hook}
+	if l, ok := w.stacks[key]; ok && k.Stack != 0 {
+		return l
+	}
+	path := t.Frames.Path(nil, k.Stack)
+	ls := make([]*profile.Location, 0, len(path)+1)
+	if k.Hook != 0 {
+		ls = append(ls, w.synthetic(frames.HookName(w.src.Meta(), k.Hook)))
+	}
+	for i := len(path) - 1; i >= 0; i-- {
+		ls = append(ls, w.location(path[i]))
+	}
+	switch {
+	case len(path) > 0:
+		w.stacks[key] = ls
+	case k.Routine != (trace.Addr{}):
+		ls = append(ls, w.synthetic(t.Frames.Address(k.Routine.Module, k.Routine.Off)))
+	default:
+		ls = append(ls, w.synthetic(weigh.NoStack))
+	}
+	return ls
+}
+
+func (w *writer) label(k *weigh.Key) labelSet {
+	key := labelKey{k.Thread, k.Proc, k.Object, k.Kind}
+	if l, ok := w.labels[key]; ok {
+		return l
+	}
+	l := labelSet{map[string][]string{}, map[string][]int64{}}
+	if k.Kind != "" {
+		l.str["kind"] = []string{string(k.Kind)}
+	}
+	if t := w.thr[k.Thread]; t != nil {
+		if t.Name != "" {
+			l.str["thread"] = []string{frames.Valid(t.Name)}
+		}
+		l.num["tid"] = []int64{int64(t.TID)}
+	}
+	if p := w.procs[k.Proc]; p != nil {
+		if p.Exe != "" {
+			l.str["process"] = []string{frames.Valid(filepath.Base(p.Exe))}
+		}
+		l.num["pid"] = []int64{int64(p.PID)}
+	}
+	if k.Object != 0 {
+		lock := w.tab.Variable(k.Object)
+		if lock == "" {
+			lock = "0x" + strconv.FormatUint(k.Object, 16)
+		}
+		l.str["lock"] = []string{lock}
+	}
+	w.labels[key] = l
+	return l
+}
+
+// location returns a node's location with the functions inlined there as lines, innermost first.
+func (w *writer) location(id trace.StackID) *profile.Location {
+	n := w.src.Node(id)
+	key := place{n.Addr.Module, n.Lookup(), n.How == trace.HowMark}
+	if key.mark {
+		return w.synthetic(w.tab.Frame(w.tab.Of(id)[0].ID).Name)
+	}
+	if l := w.nodes[key]; l != nil {
+		return l
+	}
+	l := w.add(&profile.Location{Address: key.lookup, Mapping: w.maps[key.module]})
+	if m := w.tab.Module(key.module); m != nil && m.Kind != trace.ModuleAnon {
+		l.Address += m.Bias
+	}
+	at := w.tab.Of(id)
+	for i := len(at) - 1; i >= 0; i-- {
+		f := w.tab.Frame(at[i].ID)
+		l.Line = append(l.Line, profile.Line{Function: w.function(f.Name, f.Linkage, f.File), Line: int64(at[i].Line)})
+	}
+	w.nodes[key] = l
+	return l
+}
+
+// synthetic returns a location that is no address: a hooked function, or a note.
+func (w *writer) synthetic(name string) *profile.Location {
+	if l := w.named[name]; l != nil {
+		return l
+	}
+	l := w.add(&profile.Location{Line: []profile.Line{{Function: w.function(name, "", "")}}})
+	w.named[name] = l
+	return l
+}
+
+func (w *writer) add(l *profile.Location) *profile.Location {
+	l.ID = uint64(len(w.p.Location) + 1)
+	w.p.Location = append(w.p.Location, l)
+	return l
+}
+
+func (w *writer) function(name, linkage, file string) *profile.Function {
+	if linkage == "" {
+		linkage = name
+	}
+	key := name + "\x00" + linkage + "\x00" + file
+	f := w.funcs[key]
+	if f == nil {
+		f = &profile.Function{ID: uint64(len(w.p.Function) + 1), Name: name, SystemName: linkage, Filename: file}
+		w.funcs[key] = f
+		w.p.Function = append(w.p.Function, f)
+	}
+	return f
+}

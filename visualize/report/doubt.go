@@ -1,0 +1,243 @@
+// Doubt: what a recording lost, guessed or cost, as lines to read.
+
+package report
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
+)
+
+// doubtLine is a lead and the clauses behind it; bad ones are loss.
+type doubtLine struct {
+	lead    string
+	clauses []string
+	bad     bool
+}
+
+// lost is the number of records lost: the larger of what agents counted and what the stream shows.
+func (f *facts) lost() uint64 { return max(f.stats.Lost, f.weights.Doubt.Lost) }
+
+// cpuUsed is the CPU time of the recorded program in ns, and whether it is known.
+func (f *facts) cpuUsed() (int64, bool) {
+	if t := int64(f.stats.TargetCPU); t > 0 {
+		return t, true
+	}
+	if t := f.weights.Doubt.ThreadCPU; t > 0 {
+		return t, true
+	}
+	return 0, false
+}
+
+// doubts are the lines that every text view ends with; brief leaves out what is well.
+func (f *facts) doubts(brief bool) []doubtLine {
+	var out []doubtLine
+	s, d := f.stats, &f.weights.Doubt
+	line := func(lead string, bad bool, clauses []string) {
+		if len(clauses) > 0 {
+			out = append(out, doubtLine{lead, clauses, bad})
+		}
+	}
+
+	var c []string
+	if d.Stacks > 0 {
+		c = append(c, fmt.Sprintf("%s CPU samples", group(uint64(f.weights.Total[weigh.Samples]))))
+		share := func(n uint64, what string) {
+			if n > 0 || !brief {
+				c = append(c, percent(float64(n), float64(d.Stacks))+" "+what)
+			}
+		}
+		share(d.Cut, "of stacks cut")
+		share(d.Guessed, "with guessed frames")
+		share(d.Omitted, "with frames left out")
+		share(d.Unsymbolised, "without a symbol")
+		share(d.NoStack, "without a stack")
+		if cpu := f.weights.Total[weigh.CPU]; d.LateCPU > 0 && cpu > 0 {
+			c = append(c, percent(float64(d.LateCPU), float64(cpu))+" of CPU time sampled late, at the next call")
+		}
+	}
+	line("samples", false, c)
+
+	if exact, sampled, unknown := f.covered(); exact+sampled+unknown > 0 {
+		whole := float64(exact + sampled + unknown)
+		line("time", false, []string{
+			inline(duration(exact+sampled+unknown)) + " of threads", percent(float64(exact), whole) + " exact intervals",
+			percent(float64(sampled), whole) + " sampled", percent(float64(unknown), whole) + " unknown",
+		})
+	}
+
+	c = nil
+	count := func(n uint64, what string) {
+		if n > 0 {
+			c = append(c, plural(n, what))
+		}
+	}
+	count(f.lost(), "record")
+	if n := len(c); n > 0 {
+		c[n-1] += fmt.Sprintf(" (%s)", percent(float64(f.lost()), float64(f.lost()+s.Records)))
+	}
+	count(s.Overwritten, "event")
+	if s.Overwritten > 0 {
+		c[len(c)-1] += " overwritten before they were stored"
+	}
+	count(s.Broken, "broken record")
+	count(s.SubbufsLost, "sub-buffer")
+	count(s.ThreadsUnslotted, "thread")
+	if s.ThreadsUnslotted > 0 {
+		c[len(c)-1] += " beyond the thread table"
+	}
+	if f.folded > 0 {
+		c = append(c, fmt.Sprintf("%s waits (%s) beyond the %s edges kept", group(f.folded), inline(duration(f.foldedN)), group(maxEdges)))
+	}
+	if f.odd > 0 {
+		c = append(c, plural(f.odd, "event")+" of an unknown kind")
+	}
+	if !s.Complete {
+		c = append(c, "the recording was not closed: its end is missing")
+	}
+	if len(c) > 0 {
+		line("lost", true, c)
+	} else {
+		line("lost", false, []string{"nothing"})
+	}
+	c = nil
+	if s.SignalsSent > 0 || !brief {
+		c = append(c, plural(s.SignalsSent, "signal")+" sent")
+	}
+	if s.SignalsFailed > 0 {
+		c = append(c, group(s.SignalsFailed)+" failed")
+	}
+	if s.SignalsStuck > 0 {
+		c = append(c, group(s.SignalsStuck)+" never answered")
+	}
+	if s.Ticks > 0 {
+		c = append(c, fmt.Sprintf("%s of %s ticks missed", group(s.TicksMissed), group(s.Ticks+s.TicksMissed)))
+	}
+	line("sampler", false, c)
+
+	c = nil
+	if s.CollectorCPU > 0 || s.SamplerCPU > 0 {
+		used, known := f.cpuUsed()
+		cost := func(t time.Duration, what string) {
+			x := what + " " + inline(duration(int64(t)))
+			if known {
+				x += fmt.Sprintf(" (%s)", percent(float64(t), float64(used)))
+			}
+			c = append(c, x)
+		}
+		cost(s.CollectorCPU, "collector")
+		cost(s.SamplerCPU, "sampler")
+		if known {
+			c = append(c, "program "+inline(duration(used)))
+		}
+	}
+	line("cost, CPU", false, c)
+	line("not seen", true, f.unseen()) // last: it may be long
+	return out
+}
+
+// unseen says which processes and images were recorded in part or not at all, and why.
+func (f *facts) unseen() []string {
+	var c []string
+	s := f.stats
+	if s.ProcsUnslotted > 0 {
+		c = append(c, plural(s.ProcsUnslotted, "process")+" beyond the process table")
+	}
+	if s.SegvAttachRefused > 0 {
+		c = append(c, plural(s.SegvAttachRefused, "process")+" refused to attach")
+	}
+	var sum trace.ProcDoubt
+	syncOnly, opaque, asked := 0, 0, 0
+	why := map[string][]string{}
+	for _, p := range f.src.Processes() {
+		d := &p.Doubt
+		if d.Disabled != "" {
+			why[d.Disabled] = append(why[d.Disabled], f.process(&p))
+		}
+		if d.SyncOnly {
+			syncOnly++
+		}
+		if d.HandlerChained {
+			asked++
+		}
+		if d.MutexOpaque {
+			opaque++
+		}
+		sum.WalksRefused += d.WalksRefused
+		sum.AllocTableFull += d.AllocTableFull
+		sum.ModulesLost += d.ModulesLost
+		sum.HooksUnresolved += d.HooksUnresolved
+	}
+	var reasons []string
+	for r := range why {
+		reasons = append(reasons, r)
+	}
+	slices.Sort(reasons)
+	for _, r := range reasons {
+		who := why[r][0]
+		if n := len(why[r]); n > 1 {
+			who = fmt.Sprintf("%s and %d more", who, n-1)
+		}
+		c = append(c, who+" stopped recording: "+r)
+	}
+	if syncOnly > 0 {
+		c = append(c, plural(uint64(syncOnly), "process")+" could not be sampled (it keeps the signal for itself)")
+	}
+	if asked > 0 {
+		c = append(c, plural(uint64(asked), "process")+" with a handler of its own for the sampling signal: asked at hooks instead, so its CPU samples lean towards them")
+	}
+	if opaque > 0 {
+		c = append(c, plural(uint64(opaque), "process")+" with mutexes that cannot be looked into")
+	}
+	for _, x := range []struct {
+		n    uint64
+		what string
+	}{
+		{sum.ModulesLost, "module"}, {sum.HooksUnresolved, "unresolved hook"}, {sum.WalksRefused, "refused stack walk"},
+		{sum.AllocTableFull, "allocation"},
+	} {
+		if x.n > 0 {
+			c = append(c, plural(x.n, x.what))
+		}
+	}
+	if sum.AllocTableFull > 0 {
+		c[len(c)-1] += " beyond the table of live ones"
+	}
+	return append(c, s.Notes...)
+}
+
+// process names a process for a sentence.
+func (f *facts) process(p *trace.Process) string {
+	name := filepath.Base(p.Exe)
+	if p.Exe == "" {
+		name = "process"
+	}
+	return fmt.Sprintf("%s[%d]", name, p.PID)
+}
+
+// doubtText lays the doubts out; loss is red.
+func (f *facts) doubtText(o Options, brief bool, budget int) []string {
+	var out []string
+	for _, d := range f.doubts(brief) {
+		color := dim
+		if d.bad {
+			color = red
+		}
+		lead := fmt.Sprintf("%-10s", d.lead)
+		lines := wrap(lead, d.clauses, o.Width)
+		for i, l := range lines {
+			if i == 0 {
+				l = paint(o.Color, color, lead) + l[len(lead):]
+			}
+			out = append(out, l)
+		}
+	}
+	if budget > 0 && len(out) > budget {
+		out = append(out[:budget-1], paint(o.Color, dim, fmt.Sprintf("%-10s%d more lines of doubt: hbtrace report --storage", "", len(out)-budget+1)))
+	}
+	return out
+}

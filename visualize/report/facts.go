@@ -1,0 +1,211 @@
+// Facts: what one or two passes over a recording's events yield for all views.
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/spans"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
+)
+
+// facts of one recording. Memory is bounded by what is distinct (stacks, threads, edges), not by the events.
+type facts struct {
+	src     trace.Source
+	meta    *trace.Meta
+	stats   *trace.Stats
+	weights *weigh.Table
+	frames  *frames.Table
+	locking *weigh.Locking
+	procs   map[trace.ProcID]*trace.Process
+	threads map[trace.ThreadID]*threadFacts
+	order   []*threadFacts // by CPU, then time blocked
+	blocks  []*block       // by total
+	edges   []*edge        // by total
+	folded  uint64         // waits that no edge is kept for
+	foldedN int64          // ns of them
+	kinds   [trace.KindLost + 1]uint64
+	named   map[string]int // threads by name
+	odd     uint64         // events of no known kind
+}
+
+// threadFacts are one thread's sums.
+type threadFacts struct {
+	*trace.Thread
+	cpu, tail              int64 // ns: accounted for by samples, and after the last of them
+	locked, waited, called int64 // ns blocked: waits for locks, other waits, calls
+	samples                uint64
+	cover                  spans.Coverage
+	lost                   uint64 // as the stream says
+}
+
+// block is all waits or calls at one place.
+type block struct {
+	at    site
+	wait  bool
+	lock  bool // a wait for a lock
+	count uint64
+	total int64 // ns
+	max   int64 // ns
+	open  uint64
+}
+
+// collect reads src.
+func collect(src trace.Source) (*facts, error) {
+	f := &facts{
+		src: src, meta: src.Meta(), stats: src.Stats(),
+		procs: map[trace.ProcID]*trace.Process{}, threads: map[trace.ThreadID]*threadFacts{},
+	}
+	var err error
+	if f.weights, err = weigh.Collect(src, weigh.Options{}); err != nil {
+		return nil, fmt.Errorf("weighing the recording's stacks: %w", err)
+	}
+	f.frames = f.weights.Frames
+	f.locking = weigh.NewLocking(f.meta, f.frames)
+	procs := src.Processes()
+	for i := range procs {
+		f.procs[procs[i].ID] = &procs[i]
+	}
+	threads := src.Threads()
+	f.named = map[string]int{}
+	for i := range threads {
+		f.thread(threads[i].ID).Thread = &threads[i]
+		f.named[threads[i].Name]++
+	}
+	j := newJoiner()
+	blocks := map[site]*block{}
+	diff := spans.New(src, f.frames, nobody{})
+	err = src.Events(func(e *trace.Event) error {
+		if int(e.Kind) >= len(f.kinds) || e.Kind == 0 {
+			f.odd++
+			return nil
+		}
+		f.kinds[e.Kind]++
+		if err := diff.Add(e); err != nil {
+			return err
+		}
+		j.event(e)
+		t := f.thread(e.Thread)
+		switch e.Kind {
+		case trace.KindCPU:
+			t.cpu += max(0, e.CPU)
+			t.samples += uint64(max(1, e.Count))
+		case trace.KindThreadExit:
+			t.tail += max(0, e.CPU)
+		case trace.KindLost:
+			t.lost += uint64(e.Count)
+		case trace.KindWait, trace.KindCall:
+			ns := max(0, int64(e.Time-e.Start))
+			at := site{e.Stack, e.Hook}
+			b := blocks[at]
+			if b == nil {
+				b = &block{at: at, wait: e.Kind == trace.KindWait}
+				b.lock = b.wait && f.locking.Wait(e.Hook, e.Stack)
+				blocks[at] = b
+			}
+			switch {
+			case !b.wait:
+				t.called += ns
+			case b.lock:
+				t.locked += ns
+			default:
+				t.waited += ns
+			}
+			b.count += uint64(max(1, e.Count))
+			b.total += ns
+			b.max = max(b.max, ns)
+			if e.Flags&trace.FlagOpen != 0 {
+				b.open++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the recording's events: %w", err)
+	}
+	cover, err := diff.Close()
+	if err != nil {
+		return nil, fmt.Errorf("accounting for threads' time: %w", err)
+	}
+	for id, c := range cover {
+		f.thread(id).cover = c
+	}
+	f.edges = j.finish()
+	f.folded, f.foldedN = j.folded, j.foldedNs
+	for _, b := range blocks {
+		f.blocks = append(f.blocks, b)
+	}
+	slices.SortFunc(f.blocks, func(a, b *block) int {
+		return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.at.stack, b.at.stack), cmp.Compare(a.at.hook, b.at.hook))
+	})
+	for _, t := range f.threads {
+		f.order = append(f.order, t)
+	}
+	slices.SortFunc(f.order, func(a, b *threadFacts) int {
+		return cmp.Or(cmp.Compare(b.cpu+b.tail, a.cpu+a.tail), cmp.Compare(b.locked, a.locked),
+			cmp.Compare(b.waited+b.called, a.waited+a.called), cmp.Compare(a.ID, b.ID))
+	})
+	return f, nil
+}
+
+// thread finds a thread's facts; events may name threads that the recording does not list.
+func (f *facts) thread(id trace.ThreadID) *threadFacts {
+	t := f.threads[id]
+	if t == nil {
+		t = &threadFacts{Thread: &trace.Thread{ID: id, CPU: -1}}
+		f.threads[id] = t
+	}
+	return t
+}
+
+// hook is the name of a hooked function, "" for none.
+func (f *facts) hook(h trace.HookID) string { return frames.HookName(f.meta, h) }
+
+// kind of object that a hook waits for.
+func (f *facts) kind(h trace.HookID) string { return weigh.ObjectKind(f.meta.Hooks[h]) }
+
+// duration of the recording in ns.
+func (f *facts) duration() int64 { return max(0, int64(f.meta.EndNs-f.meta.StartNs)) }
+
+// threadName is how tables call a thread: its name, and its tid where another thread has the same.
+func (f *facts) threadName(id trace.ThreadID) string {
+	if id == 0 {
+		return "?"
+	}
+	t := f.threads[id]
+	switch {
+	case t == nil || t.TID == 0 && t.Name == "":
+		return fmt.Sprintf("thread #%d", id)
+	case t.Name == "":
+		return fmt.Sprintf("thread %d", t.TID)
+	}
+	if f.named[t.Name] == 1 {
+		return t.Name
+	}
+	return fmt.Sprintf("%s/%d", t.Name, t.TID)
+}
+
+// object names a lock, futex or other address.
+func (f *facts) object(o uint64) string { return f.frames.Object(o) }
+
+// covered is what is known of all threads' time, in ns.
+func (f *facts) covered() (exact, sampled, unknown int64) {
+	for _, t := range f.order {
+		exact += t.cover.Exact
+		sampled += t.cover.Sampled
+		unknown += t.cover.Unknown
+	}
+	return exact, sampled, unknown
+}
+
+// nobody looks at the spans: the report wants what they cover.
+type nobody struct{}
+
+func (nobody) Begin(*spans.Span) error        { return nil }
+func (nobody) End(*spans.Span) error          { return nil }
+func (nobody) Interval(*spans.Interval) error { return nil }
+func (nobody) Point(*trace.Event, int) error  { return nil }

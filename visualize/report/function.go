@@ -1,0 +1,341 @@
+// Functions: sums by function, and which function of a stack to name where there is room for one.
+
+package report
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/names"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
+)
+
+// sum of one function: what fell on itself, and on it and what it called.
+type sum struct {
+	name       string
+	module     trace.ModuleID
+	symbolised bool
+	self, cum  int64
+}
+
+// byFunction sums one column of the weights by function, the largest self first. A function that recurses
+// counts once per stack.
+func (f *facts) byFunction(v weigh.Value) []*sum {
+	byID := map[frames.ID]*sum{}
+	byName := map[string]*sum{} // what is not a frame: start routines, "[no stack]"
+	seen := map[frames.ID]bool{}
+	var path []trace.StackID
+	for i := range f.weights.Rows {
+		r := &f.weights.Rows[i]
+		w := r.Values[v]
+		if w == 0 {
+			continue
+		}
+		clear(seen)
+		var leaf *sum
+		path = f.frames.Path(path[:0], r.Stack)
+		for _, node := range path {
+			for _, at := range f.frames.Of(node) {
+				fr := f.frames.Frame(at.ID)
+				if fr.Mark {
+					continue
+				}
+				s := byID[at.ID]
+				if s == nil {
+					s = &sum{name: fr.Name, module: fr.Module, symbolised: fr.Symbolised}
+					byID[at.ID] = s
+				}
+				if !seen[at.ID] {
+					seen[at.ID] = true
+					s.cum += w
+				}
+				leaf = s
+			}
+		}
+		if leaf == nil {
+			named := f.weights.Stack(f.src, nil, &r.Key)[0]
+			if leaf = byName[named.Name]; leaf == nil {
+				leaf = &sum{name: named.Name, module: r.Routine.Module, symbolised: named.Symbolised}
+				byName[named.Name] = leaf
+			}
+			leaf.cum += w
+		}
+		leaf.self += w
+	}
+	sums := make([]*sum, 0, len(byID)+len(byName))
+	for _, s := range byID {
+		sums = append(sums, s)
+	}
+	for _, s := range byName {
+		sums = append(sums, s)
+	}
+	slices.SortFunc(sums, func(a, b *sum) int {
+		return cmp.Or(cmp.Compare(b.self, a.self), cmp.Compare(b.cum, a.cum), cmp.Compare(a.name, b.name),
+			cmp.Compare(a.module, b.module))
+	})
+	return sums
+}
+
+// stack is a site's functions, leaf first, the hooked function included.
+func (f *facts) stack(at site) []string {
+	names := []string{}
+	if at.stack == 0 && at.hook == 0 {
+		return names
+	}
+	for _, node := range f.frames.Path(nil, at.stack) {
+		for _, a := range f.frames.Of(node) {
+			names = append(names, f.frames.Frame(a.ID).Name)
+		}
+	}
+	if hook := f.hook(at.hook); hook != "" && (len(names) == 0 || names[len(names)-1] != hook) {
+		names = append(names, hook)
+	}
+	slices.Reverse(names)
+	return names
+}
+
+// culprit names the function of a stack that a reader can do something about: the innermost one that does not
+// belong to the language's or the system's run-time library; the leaf where all do.
+func (f *facts) culprit(at site) string {
+	path := f.frames.Path(nil, at.stack)
+	hook := f.hook(at.hook)
+	leaf := ""
+	for i := len(path) - 1; i >= 0; i-- {
+		set := f.frames.Of(path[i])
+		for j := len(set) - 1; j >= 0; j-- {
+			fr := f.frames.Frame(set[j].ID)
+			if fr.Mark {
+				continue
+			}
+			if leaf == "" && fr.Name != hook {
+				leaf = fr.Name
+			}
+			if fr.Name != hook && !plumbing(fr, f.frames.Module(fr.Module)) {
+				return fr.Name
+			}
+		}
+	}
+	switch {
+	case leaf != "":
+		return leaf
+	case at.stack == 0:
+		return weigh.NoStack
+	}
+	return hook
+}
+
+var (
+	plumbingModules = []string{
+		"libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libc.musl", "libstdc++", "libc++", "libgcc_s", "librt.so", "librt-",
+		"linux-vdso", "[vdso]",
+	}
+	plumbingFunctions = []string{
+		"std::", "core::", "alloc::", "<std::", "<core::", "<alloc::", "__gthread", "__gnu_cxx::", "__rust", "__rdl_", "__cxx",
+		"operator new", "pthread_", "__pthread_",
+	}
+)
+
+// plumbing tells whether a frame is of a run-time library: what every program waits and allocates through.
+func plumbing(fr *frames.Frame, m *trace.Module) bool {
+	if m != nil {
+		base := filepath.Base(m.Path)
+		for _, p := range plumbingModules {
+			if strings.HasPrefix(base, p) {
+				return true
+			}
+		}
+	}
+	name := names.DropReturn(fr.Name)
+	for _, p := range plumbingFunctions {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// place is all blocks with the same culprit and the same call.
+type place struct {
+	function, call string
+	wait           bool
+	count, open    uint64
+	total, max     int64
+	longest        *block // the block that the longest one belongs to
+}
+
+// places groups blocks for reading, the heaviest first.
+func (f *facts) places() []*place {
+	type key struct{ function, call string }
+	by := map[key]*place{}
+	var out []*place
+	for _, b := range f.blocks {
+		k := key{f.culprit(b.at), f.hook(b.at.hook)}
+		p := by[k]
+		if p == nil {
+			p = &place{function: k.function, call: k.call, wait: b.wait}
+			by[k] = p
+			out = append(out, p)
+		}
+		p.count += b.count
+		p.open += b.open
+		p.total += b.total
+		if b.max > p.max || p.longest == nil {
+			p.max, p.longest = b.max, b
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *place) int { return cmp.Compare(b.total, a.total) })
+	return out
+}
+
+// allocSite is all sampled allocations with the same culprit.
+type allocSite struct {
+	function                    string
+	objects, space, live, inuse int64
+}
+
+// allocSites groups allocations for reading, the most bytes first.
+func (f *facts) allocSites() []*allocSite {
+	by := map[string]*allocSite{}
+	var out []*allocSite
+	for i := range f.weights.Rows {
+		r := &f.weights.Rows[i]
+		if r.Values[weigh.AllocObjects] == 0 && r.Values[weigh.AllocSpace] == 0 && r.Values[weigh.InuseSpace] == 0 {
+			continue
+		}
+		name := f.culprit(site{r.Stack, r.Hook})
+		a := by[name]
+		if a == nil {
+			a = &allocSite{function: name}
+			by[name] = a
+			out = append(out, a)
+		}
+		a.objects += r.Values[weigh.AllocObjects]
+		a.space += r.Values[weigh.AllocSpace]
+		a.live += r.Values[weigh.InuseObjects]
+		a.inuse += r.Values[weigh.InuseSpace]
+	}
+	slices.SortStableFunc(out, func(a, b *allocSite) int {
+		return cmp.Or(cmp.Compare(b.space, a.space), cmp.Compare(a.function, b.function))
+	})
+	return out
+}
+
+// lock is all waits for one object.
+type lock struct {
+	proc       trace.ProcID
+	kind       string
+	object     uint64
+	exclusive  bool // a lock, not a condition or the like
+	count      uint64
+	total, max int64
+	timedOut   uint64
+	certain    int64 // ns of waits whose releaser is certain
+	known      int64 // ns of waits whose releaser is known
+	waiters    tally[string]
+	releasers  tally[releaser]
+	owners     tally[trace.ThreadID]
+	edges      []*edge
+}
+
+type releaser struct {
+	thread   trace.ThreadID
+	function string // "" where its stack is not recorded
+}
+
+// tally sums ns by key.
+type tally[K comparable] map[K]int64
+
+// top returns the key with the most, false where there is none. less breaks ties.
+func (t tally[K]) top(less func(a, b K) bool) (best K, ok bool) {
+	for k, ns := range t {
+		if !ok || ns > t[best] || ns == t[best] && less(k, best) {
+			best, ok = k, true
+		}
+	}
+	return best, ok
+}
+
+// locks groups edges by object, the heaviest first.
+func (f *facts) locks() []*lock {
+	type key struct {
+		proc   trace.ProcID
+		kind   string
+		object uint64
+	}
+	by := map[key]*lock{}
+	var out []*lock
+	for _, e := range f.edges {
+		kind, _, _ := strings.Cut(f.kind(e.hook), "-") // an rwlock is one object, read or written
+		k := key{f.thread(e.waiter).Proc, kind, e.object}
+		l := by[k]
+		if l == nil {
+			l = &lock{
+				proc: k.proc, kind: k.kind, object: k.object,
+				waiters: tally[string]{}, releasers: tally[releaser]{}, owners: tally[trace.ThreadID]{},
+			}
+			by[k] = l
+			out = append(out, l)
+		}
+		l.exclusive = l.exclusive || f.locking.Wait(e.hook, e.stack)
+		l.count += e.count
+		l.total += e.total
+		l.max = max(l.max, e.max)
+		l.timedOut += e.timedOut
+		l.waiters[f.culprit(site{e.stack, e.hook})] += e.total
+		if e.releaser != 0 {
+			r := releaser{thread: e.releaser}
+			if e.release != (site{}) {
+				r.function = f.culprit(e.release)
+			}
+			l.releasers[r] += e.total
+			l.known += e.total
+			if e.certain {
+				l.certain += e.total
+			}
+		}
+		if e.owner != 0 {
+			l.owners[e.owner] += e.total
+		}
+		l.edges = append(l.edges, e)
+	}
+	slices.SortStableFunc(out, func(a, b *lock) int { return cmp.Compare(b.total, a.total) })
+	return out
+}
+
+// contended are the locks among them, without the conditions that threads idle at.
+func contended(locks []*lock) []*lock {
+	var out []*lock
+	for _, l := range locks {
+		if l.exclusive {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// letGo says who let go of a lock most of the time it was waited for, and where.
+func (f *facts) letGo(l *lock) (who, where string) {
+	r, ok := l.releasers.top(func(a, b releaser) bool {
+		return cmp.Or(cmp.Compare(a.thread, b.thread), cmp.Compare(a.function, b.function)) < 0
+	})
+	if ok {
+		return f.threadName(r.thread), r.function
+	}
+	return "", ""
+}
+
+// topWaiter is the function that waited longest for a lock.
+func (l *lock) topWaiter() string {
+	w, _ := l.waiters.top(func(a, b string) bool { return a < b })
+	return w
+}
+
+// topOwner is the thread that had the lock longest while others waited; 0 unknown.
+func (l *lock) topOwner() trace.ThreadID {
+	o, _ := l.owners.top(func(a, b trace.ThreadID) bool { return a < b })
+	return o
+}

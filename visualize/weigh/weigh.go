@@ -1,0 +1,367 @@
+// Package weigh turns a recording into weighted stacks: one row per distinct stack and grouping key, with the CPU
+// time, blocked time, contention and allocations that fell on it. pprof, folded stacks and reports are written from
+// its [Table].
+//
+// What counts as what:
+//   - CPU time is that of periodic samples alone, plus what each thread used after its last one (kind "tail").
+//     Samples taken at hooks or to fill gaps say where a hook or a gap was, not where time went: they weigh nothing.
+//   - Blocked time is that of recorded waits and calls; those under the recording's thresholds are not in it.
+//   - A contention is a wait for a mutex or rwlock, or for a futex that is one by the functions that wait for it, as
+//     Rust's are ([Locking]). Waiting on a condition, a semaphore, a barrier or another futex is blocked time and no
+//     contention: nobody need hold anything.
+//   - A sampled allocation stands for Weight bytes and Weight/Size objects.
+//
+// Memory is bounded by the distinct rows and the sampled allocations that are live at one moment.
+package weigh
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/frames"
+)
+
+// By says what rows are kept apart by, beside the stack. Combine with |.
+type By uint8
+
+// Grouping keys.
+const (
+	ByThread  By = 1 << iota
+	ByProcess    // implied by ByThread
+	ByObject     // the object waited for; waits only
+	ByKind
+)
+
+// Kind says what a row's weight comes from.
+type Kind string
+
+// Kinds of weight.
+const (
+	KindCPU   Kind = "cpu"
+	KindTail  Kind = "tail" // CPU time after a thread's last sample: placed at its start routine or last known stack
+	KindWait  Kind = "wait"
+	KindCall  Kind = "call"
+	KindAlloc Kind = "alloc"
+)
+
+// Options selects and groups. The zero value takes every column and keeps nothing apart but stacks.
+type Options struct {
+	Values []Value // columns wanted; nil: all that were recorded. Rows without any of them are left out.
+	By     By
+	// MaxRows > 0 makes Collect give up with ErrTooManyRows rather than use ever more memory: a row is some 250 bytes.
+	MaxRows int
+}
+
+// ErrTooManyRows says that Options.MaxRows was not enough: ask for fewer grouping keys.
+var ErrTooManyRows = errors.New("too many distinct stacks and labels")
+
+// Key is what a row stands for; fields that Options.By does not name are zero.
+type Key struct {
+	Stack   trace.StackID
+	Hook    trace.HookID // called by the leaf; 0: none, or the leaf already is that function
+	Routine trace.Addr   // with Stack 0: the thread's start routine, when no stack of it is known
+	Proc    trace.ProcID
+	Thread  trace.ThreadID
+	Object  uint64
+	Kind    Kind
+}
+
+// Row is one weighted stack.
+type Row struct {
+	Key
+	Values [NumValues]int64
+}
+
+// Table is the result. Rows come in the order in which their first event was stored, so equal recordings give
+// equal tables.
+type Table struct {
+	Values []Value // columns recorded and wanted
+	Rows   []Row
+	Total  [NumValues]int64
+	Doubt  Doubt
+	Frames *frames.Table
+}
+
+// Doubt is how much to trust the table.
+type Doubt struct {
+	Stacks       uint64 // events that carry weight
+	NoStack      uint64 // of them, without a stack
+	Cut          uint64 // callers missing at the root end
+	Guessed      uint64 // at least one frame guessed
+	Omitted      uint64 // frames missing in the middle
+	Unsymbolised uint64 // leaf has no function name
+	Lost         uint64 // records lost, as the stream says
+	TailCPU      int64  // ns of CPU time that no sample stands for
+	LateCPU      int64  // ns of CPU time of samples that were taken at a call, after the work that they were due in
+	ThreadCPU    int64  // ns of CPU time the threads used; -1 where not known of all
+	FreesUnmet   uint64 // frees of allocations that the stream does not have
+}
+
+// objects are a row's allocations, exact; rounded into its values at the end.
+type objects struct{ all, inUse float64 }
+
+type collector struct {
+	src    trace.Source
+	o      Options
+	t      *Table
+	rows   []Row
+	objs   []objects // by row, as far as rows with allocations reach
+	index  map[Key]int32
+	procOf map[trace.ThreadID]trace.ProcID
+	start  map[trace.ThreadID]trace.Addr
+	nodeAt map[trace.Addr]trace.StackID
+	last   map[trace.ThreadID]trace.StackID
+	lock   *Locking
+	live   heap
+	want   [NumValues]bool
+}
+
+// Collect reads src's events once. Errors are those of src, and [ErrTooManyRows].
+func Collect(src trace.Source, o Options) (*Table, error) {
+	c := &collector{
+		src: src, o: o, t: &Table{Frames: frames.New(src)},
+		index: map[Key]int32{}, procOf: map[trace.ThreadID]trace.ProcID{}, start: map[trace.ThreadID]trace.Addr{},
+		last: map[trace.ThreadID]trace.StackID{}, live: newHeap(),
+	}
+	for v := range NumValues {
+		c.want[v] = o.Values == nil
+	}
+	for _, v := range o.Values {
+		if v < NumValues {
+			c.want[v] = true
+		}
+	}
+	c.lock = NewLocking(src.Meta(), c.t.Frames)
+	threads := src.Threads()
+	for i := range threads {
+		th := &threads[i]
+		c.procOf[th.ID] = th.Proc
+		if th.StartRoutine != (trace.Addr{}) {
+			c.start[th.ID] = th.StartRoutine
+		}
+		if th.CPU < 0 || c.t.Doubt.ThreadCPU < 0 {
+			c.t.Doubt.ThreadCPU = -1
+		} else {
+			c.t.Doubt.ThreadCPU += th.CPU
+		}
+	}
+	c.findRoutines()
+	err := src.Events(func(e *trace.Event) error {
+		c.event(e)
+		if o.MaxRows > 0 && len(c.rows) > o.MaxRows {
+			return ErrTooManyRows
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.finish()
+	return c.t, nil
+}
+
+// findRoutines looks for nodes that name a start routine's first instruction: those can be symbolised.
+func (c *collector) findRoutines() {
+	c.nodeAt = map[trace.Addr]trace.StackID{}
+	for _, a := range c.start {
+		c.nodeAt[a] = 0
+	}
+	if len(c.nodeAt) == 0 {
+		return
+	}
+	for id := trace.StackID(1); int64(id) <= int64(c.src.Nodes()); id++ {
+		n := c.src.Node(id)
+		if n.How != trace.HowExact || n.Parent != 0 {
+			continue
+		}
+		if at, ok := c.nodeAt[n.Addr]; ok && at == 0 {
+			c.nodeAt[n.Addr] = id
+		}
+	}
+}
+
+func (c *collector) event(e *trace.Event) {
+	if e.Stack != 0 && c.t.Frames.Valid(e.Stack) {
+		c.last[e.Thread] = e.Stack
+	}
+	switch e.Kind {
+	case trace.KindCPU:
+		r := c.row(e, KindCPU, 0)
+		r.Values[Samples] += int64(max(e.Count, 1))
+		r.Values[CPU] += max(e.CPU, 0)
+		if e.Flags&trace.FlagLate != 0 {
+			c.t.Doubt.LateCPU += max(e.CPU, 0)
+		}
+	case trace.KindThreadExit:
+		if e.CPU > 0 {
+			c.t.Doubt.TailCPU += e.CPU
+			c.tail(e).Values[CPU] += e.CPU
+		}
+		delete(c.last, e.Thread)
+	case trace.KindWait:
+		r := c.row(e, KindWait, e.Hook)
+		d := max(int64(e.Time-e.Start), 0)
+		r.Values[Blocked] += d
+		if c.lock.Wait(e.Hook, e.Stack) {
+			r.Values[Contentions] += int64(max(e.Count, 1))
+			r.Values[Delay] += d
+		}
+	case trace.KindCall:
+		c.row(e, KindCall, e.Hook).Values[Blocked] += max(int64(e.Time-e.Start), 0)
+	case trace.KindAlloc:
+		r := c.row(e, KindAlloc, e.Hook)
+		a := alloc{e.Time, c.index[r.Key], float64(e.Weight) / float64(max(e.Size, 1)), int64(min(e.Weight, math.MaxInt64))}
+		if n := int(a.row) + 1 - len(c.objs); n > 0 {
+			c.objs = append(c.objs, make([]objects, n)...)
+		}
+		c.objs[a.row].all += a.objects
+		r.Values[AllocSpace] += a.bytes
+		if gone, inUse := c.live.alloc(c.procOf[e.Thread], e.Object, a); inUse {
+			c.inUse(&a, 1)
+			if gone.row >= 0 {
+				c.inUse(&gone, -1)
+			}
+		}
+	case trace.KindFree:
+		if a, ok := c.live.free(c.procOf[e.Thread], e.Object, e.Time); ok {
+			c.inUse(&a, -1)
+		}
+	case trace.KindLost:
+		c.t.Doubt.Lost += uint64(e.Count)
+	}
+}
+
+// inUse adds an allocation to its row's memory in use, or takes it away (sign -1).
+func (c *collector) inUse(a *alloc, sign int64) {
+	c.objs[a.row].inUse += float64(sign) * a.objects
+	c.rows[a.row].Values[InuseSpace] += sign * a.bytes
+}
+
+// row finds or makes e's row. The result is valid until the next call.
+func (c *collector) row(e *trace.Event, kind Kind, hook trace.HookID) *Row {
+	d, n := &c.t.Doubt, uint64(max(e.Count, 1))
+	k := Key{Stack: e.Stack, Hook: hook}
+	d.Stacks += n
+	if !c.t.Frames.Valid(k.Stack) {
+		k.Stack = 0
+		d.NoStack += n
+	} else {
+		at := c.t.Frames.Of(k.Stack)
+		leaf := c.t.Frames.Frame(at[len(at)-1].ID)
+		if !leaf.Symbolised {
+			d.Unsymbolised += n
+		}
+		if hook != 0 {
+			if name := c.src.Meta().Hooks[hook].Name; name != "" && (leaf.Name == name || leaf.Linkage == name) {
+				k.Hook = 0
+			}
+		}
+	}
+	if e.Flags&trace.FlagStackCut != 0 {
+		d.Cut += n
+	}
+	if e.Flags&trace.FlagStackGuessed != 0 {
+		d.Guessed += n
+	}
+	if e.Flags&trace.FlagStackOmitted != 0 {
+		d.Omitted += n
+	}
+	if kind == KindWait && c.o.By&ByObject != 0 {
+		k.Object = e.Object
+	}
+	return c.at(k, e.Thread, kind)
+}
+
+// tail finds or makes the row for CPU time that a thread used after its last sample. The event's own stack comes
+// first, then the start routine where it can be named, the thread's last stack, and the routine's bare address.
+func (c *collector) tail(e *trace.Event) *Row {
+	var k Key
+	routine := c.start[e.Thread]
+	switch {
+	case c.t.Frames.Valid(e.Stack):
+		k.Stack = e.Stack
+	case c.nodeAt[routine] != 0:
+		k.Stack = c.nodeAt[routine]
+	case c.last[e.Thread] != 0:
+		k.Stack = c.last[e.Thread]
+	default:
+		k.Routine = routine
+	}
+	return c.at(k, e.Thread, KindTail)
+}
+
+func (c *collector) at(k Key, thread trace.ThreadID, kind Kind) *Row {
+	if c.o.By&ByThread != 0 {
+		k.Thread = thread
+	}
+	if c.o.By&(ByThread|ByProcess) != 0 {
+		k.Proc = c.procOf[thread]
+	}
+	if c.o.By&ByKind != 0 {
+		k.Kind = kind
+	}
+	i, ok := c.index[k]
+	if !ok {
+		i = int32(len(c.rows))
+		c.rows = append(c.rows, Row{Key: k})
+		c.index[k] = i
+	}
+	return &c.rows[i]
+}
+
+func (c *collector) finish() {
+	c.t.Doubt.FreesUnmet = c.live.unmet()
+	for i := range c.rows {
+		r := &c.rows[i]
+		r.Values[Wall] = r.Values[CPU] + r.Values[Blocked]
+		if i < len(c.objs) {
+			r.Values[AllocObjects] = int64(math.Round(c.objs[i].all))
+			r.Values[InuseObjects] = int64(math.Round(c.objs[i].inUse))
+		}
+		for v, x := range r.Values {
+			c.t.Total[v] += x
+		}
+	}
+	for _, v := range recorded(c.src.Meta(), &c.t.Total) {
+		if c.want[v] {
+			c.t.Values = append(c.t.Values, v)
+		}
+	}
+	c.t.Rows = slices.DeleteFunc(c.rows, func(r Row) bool {
+		return !slices.ContainsFunc(c.t.Values, func(v Value) bool { return r.Values[v] != 0 })
+	})
+	c.rows, c.objs, c.index = nil, nil, nil
+}
+
+// Frame is one function of a row's stack as text.
+type Frame struct {
+	Name       string
+	Symbolised bool
+}
+
+// Stack appends the functions of a row's stack to dst, root first, the hooked function at the leaf included. A row
+// with no stack gets one frame that says so: there is always at least one.
+func (t *Table) Stack(src trace.Source, dst []Frame, k *Key) []Frame {
+	n := len(dst)
+	for _, id := range t.Frames.Path(nil, k.Stack) {
+		for _, at := range t.Frames.Of(id) {
+			f := t.Frames.Frame(at.ID)
+			dst = append(dst, Frame{f.Name, f.Symbolised})
+		}
+	}
+	if len(dst) == n && k.Routine != (trace.Addr{}) {
+		dst = append(dst, Frame{Name: t.Frames.Address(k.Routine.Module, k.Routine.Off)})
+	}
+	if len(dst) == n {
+		dst = append(dst, Frame{Name: NoStack})
+	}
+	if k.Hook != 0 {
+		dst = append(dst, Frame{frames.HookName(src.Meta(), k.Hook), true})
+	}
+	return dst
+}
+
+// NoStack stands where no stack was taken.
+const NoStack = "[no stack]"
