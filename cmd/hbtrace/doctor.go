@@ -1,0 +1,45 @@
+// The doctor command.
+
+package main
+
+import (
+	"github.com/hbtrace/hbtrace/doctor"
+	"github.com/spf13/cobra"
+)
+
+// notRecordable is doctor's exit status when nothing can be recorded.
+const notRecordable = 1
+
+func newDoctor() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "doctor [flags] [PROGRAM|PID]",
+		Short: "What this machine and a program allow to be recorded, and what to do about the rest",
+		Long: `doctor looks and changes nothing. With no argument it looks at the machine; with a program or the pid of a
+running process at that as well. It exits with 0, or with 1 when nothing can be recorded.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			target := ""
+			if len(args) > 0 {
+				target = args[0]
+			}
+			r, err := doctor.Diagnose(target)
+			if err != nil {
+				return err
+			}
+			write := r.WriteText
+			if asJSON {
+				write = r.WriteJSON
+			}
+			if err := buffered(cmd.OutOrStdout(), write); err != nil {
+				return err
+			}
+			if !r.Recordable {
+				return status(notRecordable)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	return c
+}

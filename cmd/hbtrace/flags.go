@@ -1,0 +1,134 @@
+// The kinds of values that flags take, with errors that say what would be right.
+
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// durationFlag takes 10, 10s, 1m30s, 250ms; a bare number is seconds, unless units are asked for.
+type durationFlag struct {
+	value     time.Duration
+	needsUnit bool
+	given     bool // 0 may be asked for
+}
+
+func (d *durationFlag) Type() string { return "duration" }
+
+func (d *durationFlag) String() string {
+	if d.value == 0 {
+		return ""
+	}
+	return d.value.String()
+}
+
+func (d *durationFlag) Set(s string) error {
+	if seconds, err := strconv.ParseFloat(s, 64); err == nil {
+		if d.needsUnit && seconds != 0 {
+			return fmt.Errorf("needs a unit: %sus or %sms", s, s)
+		}
+		if !(seconds >= 0 && seconds < math.MaxInt64/1e9) {
+			return fmt.Errorf("must not be negative or endless")
+		}
+		d.value, d.given = time.Duration(seconds*1e9), true
+		return nil
+	}
+	v, err := time.ParseDuration(s)
+	if err != nil {
+		return fmt.Errorf("use a number and s, ms, us or ns, such as 10s or 250ms")
+	}
+	if v < 0 {
+		return fmt.Errorf("must not be negative")
+	}
+	d.value, d.given = v, true
+	return nil
+}
+
+// sizeFlag takes bytes with B, K, M or G (powers of 1024).
+type sizeFlag struct {
+	value     uint64
+	needsUnit bool
+}
+
+func (z *sizeFlag) Type() string { return "size" }
+
+func (z *sizeFlag) String() string {
+	for _, u := range []struct {
+		shift uint
+		name  string
+	}{{30, "G"}, {20, "M"}, {10, "K"}} {
+		if z.value > 0 && z.value%(1<<u.shift) == 0 {
+			return strconv.FormatUint(z.value>>u.shift, 10) + u.name
+		}
+	}
+	if z.value == 0 {
+		return ""
+	}
+	return strconv.FormatUint(z.value, 10)
+}
+
+func (z *sizeFlag) Set(s string) error {
+	number := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(s), "B"), "I")
+	shift, hasUnit := uint(0), number != s
+	if number != "" {
+		if i := strings.IndexByte("KMG", number[len(number)-1]); i >= 0 {
+			number, shift, hasUnit = number[:len(number)-1], uint(i+1)*10, true
+		}
+	}
+	v, err := strconv.ParseUint(number, 10, 64)
+	switch {
+	case err != nil:
+		return fmt.Errorf("use a number and K, M or G, such as 64M")
+	case z.needsUnit && !hasUnit:
+		return fmt.Errorf("needs a unit: %sK or %sM", s, s)
+	case v > math.MaxInt64>>shift:
+		return fmt.Errorf("too large")
+	}
+	z.value = v << shift
+	return nil
+}
+
+// features are what -e can ask for, in the order of documentation.
+var features = []string{"cpu", "alloc", "lock", "syscall"}
+
+// eventsFlag takes a comma-separated choice of features.
+type eventsFlag struct{ chosen []string }
+
+func (e *eventsFlag) Type() string   { return "list" }
+func (e *eventsFlag) String() string { return strings.Join(e.chosen, ",") }
+
+func (e *eventsFlag) Set(s string) error {
+	asked := map[string]bool{}
+	for _, f := range strings.Split(s, ",") {
+		if !slices.Contains(features, f) {
+			return fmt.Errorf("unknown event %q: use some of %s", f, strings.Join(features, ","))
+		}
+		asked[f] = true
+	}
+	e.chosen = nil
+	for _, f := range features {
+		if asked[f] {
+			e.chosen = append(e.chosen, f)
+		}
+	}
+	return nil
+}
+
+// unwindFlag is how stacks are walked.
+type unwindFlag string
+
+func (u *unwindFlag) Type() string   { return "how" }
+func (u *unwindFlag) String() string { return string(*u) }
+
+func (u *unwindFlag) Set(s string) error {
+	if s != "fp" && s != "auto" {
+		return fmt.Errorf("use auto (unwind tables, frame pointers where there are none) or fp (frame pointers)")
+	}
+	*u = unwindFlag(s)
+	return nil
+}

@@ -1,0 +1,74 @@
+// Command hbtrace records where the threads of a program spend their time, running and blocked, and who let
+// them go on. This package is flags and wiring; the work is done by the packages that it calls.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/hbtrace/hbtrace/sampler"
+	"github.com/spf13/cobra"
+)
+
+// ownFailure is the exit status of everything that goes wrong in hbtrace itself, so that it is not mistaken for
+// the program's own status. env and timeout use the same number; a program that is not found is 125 too.
+const ownFailure = 125
+
+// status is an error that is none: the exit status to end with, without a message.
+type status int
+
+func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+func main() {
+	// the collector starts this same binary as its sampler, whose clock must not wait for flags to be parsed
+	if len(os.Args) > 1 && os.Args[1] == sampler.Command {
+		os.Exit(sampler.Main(os.Args[2:]))
+	}
+	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func execute(args []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.Execute()
+	var s status
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &s):
+		return int(s)
+	}
+	complain(stderr, err)
+	return ownFailure
+}
+
+// complain writes an error as one line, whatever it holds.
+func complain(w io.Writer, err error) {
+	fmt.Fprintf(w, "hbtrace: %s\n", strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "hbtrace",
+		Short: "Where every thread's time went, running or blocked, and who let it go on",
+		Long: `hbtrace records unmodified Linux programs, without privileges: what their threads ran, what they waited for
+and for how long, who held the lock and who let go, and what they allocated.
+
+  hbtrace run ./app args…      records, and writes hbtrace.hbt, hbtrace.pb.gz and hbtrace.perfetto-trace`,
+		SilenceErrors: true, // printed once, by execute
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())
+	})
+	root.AddCommand(newRun(), newReport(), newExport(), newDoctor(), newVersion())
+	return root
+}

@@ -1,0 +1,96 @@
+// Opening a recording, for all commands that read one.
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hbtrace/hbtrace/symbols"
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/tracefile"
+)
+
+// recording is an open .hbt file. Damage that shows only when events are read ends them early instead of
+// spoiling what was read: it is kept, and told by done.
+type recording struct {
+	*tracefile.Reader
+	path    string
+	damage  error
+	symbols *symbols.Resolver // nil: the file has all symbols
+}
+
+var _ trace.Source = (*recording)(nil)
+
+// openRecording opens a .hbt file. The error is one line that names the file.
+func openRecording(path string) (*recording, error) {
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("%s: no such file: record one with hbtrace run ./app", path)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, bare(err))
+	case st.Mode().IsRegular() && st.Size() == 0:
+		return nil, fmt.Errorf("%s: the file is empty: nothing was recorded into it", path)
+	}
+	reader, err := tracefile.Open(path)
+	if err != nil {
+		return nil, about(path, err)
+	}
+	r := &recording{Reader: reader, path: path}
+	r.lookUpSymbols()
+	return r, nil
+}
+
+// lookUpSymbols finds on this machine the symbols that a recorder which died could not write.
+func (r *recording) lookUpSymbols() {
+	if len(r.AddressesWithoutSymbols()) == 0 {
+		return
+	}
+	r.symbols = symbols.NewResolver(symbols.Options{})
+	for _, m := range r.Modules() {
+		if m.BuildID == "" && m.Kind == trace.ModuleELF {
+			continue // whether the file is still the one that was recorded cannot be known
+		}
+		if err := r.symbols.Add(m); err != nil {
+			continue // its frames appear as module+offset
+		}
+	}
+	r.SetSymbolizer(r.symbols.Resolve)
+}
+
+// Events implements [trace.Source].
+func (r *recording) Events(f func(*trace.Event) error) error {
+	err := r.Reader.Events(f)
+	var corrupt *tracefile.CorruptError
+	if errors.As(err, &corrupt) {
+		r.damage = corrupt
+		return nil
+	}
+	return err
+}
+
+// done closes the file. Its error is that of damage met while reading.
+func (r *recording) done() error {
+	if r.symbols != nil {
+		r.symbols.Close() // files that were only read
+	}
+	r.Close() // as above
+	if r.damage == nil {
+		r.damage = r.Damage()
+	}
+	if r.damage != nil {
+		return fmt.Errorf("%w: what comes before it was used", about(r.path, r.damage))
+	}
+	return nil
+}
+
+// about puts the path before an error that does not name it.
+func about(path string, err error) error {
+	if strings.Contains(err.Error(), path) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}

@@ -1,0 +1,122 @@
+// Files that are written whole or not at all.
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// outputBuffer is large because exports are written once, front to back.
+const outputBuffer = 256 << 10
+
+// writeFile calls write for what is to become path; "-" is stdout. The old file stays until the new one is
+// complete: a failure, or the death of this process, leaves it as it was and nothing beside it.
+func writeFile(path string, stdout io.Writer, write func(io.Writer) error) error {
+	if path == "-" {
+		return buffered(stdout, write)
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real // what the link points to is to be replaced, not the link
+	}
+	st, err := os.Stat(path)
+	switch {
+	case err == nil && st.IsDir():
+		return fmt.Errorf("%s: is a directory: name a file in it", path)
+	case err == nil && !st.Mode().IsRegular():
+		return writeDevice(path, write) // a pipe or a device cannot be replaced
+	}
+	f, named, err := unnamed(path)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, bare(err))
+	}
+	defer f.Close()
+	if err := buffered(f, write); err != nil {
+		if named != "" {
+			os.Remove(named)
+		}
+		return fmt.Errorf("writing %s: %w", path, bare(err))
+	}
+	if err := install(f, named, path); err != nil {
+		return fmt.Errorf("writing %s: %w", path, bare(err))
+	}
+	return nil
+}
+
+func buffered(w io.Writer, write func(io.Writer) error) error {
+	b := bufio.NewWriterSize(w, outputBuffer)
+	if err := write(b); err != nil {
+		return err
+	}
+	return b.Flush()
+}
+
+func writeDevice(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, bare(err))
+	}
+	if err := errors.Join(buffered(f, write), f.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", path, bare(err))
+	}
+	return nil
+}
+
+// unnamed opens a file in path's directory that has no name yet, so that it vanishes with this process; where
+// the file system has no such files it has the name that is returned.
+func unnamed(path string) (f *os.File, named string, err error) {
+	dir := filepath.Dir(path)
+	f, err = os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o666)
+	if err == nil {
+		return f, "", nil
+	}
+	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.ENOENT) {
+		return nil, "", err
+	}
+	named = besides(path)
+	f, err = os.OpenFile(named, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	return f, named, err
+}
+
+// install gives f path's name in one step. Replacing needs a name to rename from.
+func install(f *os.File, named, path string) error {
+	if named == "" {
+		named = besides(path)
+		os.Remove(named) // of a process that had our pid and died between the two steps
+		if err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, named, unix.AT_SYMLINK_FOLLOW); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(named, path); err != nil {
+		os.Remove(named)
+		return err
+	}
+	return nil
+}
+
+func besides(path string) string {
+	return filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.part", filepath.Base(path), os.Getpid()))
+}
+
+// bare is an error without the path and system call that the caller already names.
+func bare(err error) error {
+	var pe *fs.PathError
+	var le *os.LinkError
+	switch {
+	case errors.As(err, &pe):
+		err = pe.Err
+	case errors.As(err, &le):
+		err = le.Err
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return fmt.Errorf("%w: free some space or choose another place", err)
+	}
+	return err
+}

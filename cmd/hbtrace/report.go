@@ -1,0 +1,70 @@
+// The report command.
+
+package main
+
+import (
+	"errors"
+	"io"
+
+	"github.com/hbtrace/hbtrace/visualize/report"
+	"github.com/spf13/cobra"
+)
+
+// defaultFile is what run writes when nothing else is said.
+const defaultFile = defaultPrefix + suffixTrace
+
+func newReport() *cobra.Command {
+	var o report.Options
+	chosen := map[report.View]*bool{}
+	c := &cobra.Command{
+		Use:   "report [flags] [FILE]",
+		Short: "Tables of what was recorded",
+		Long: `report writes the summary of a recording, or one table of it. FILE is ` + defaultFile + ` unless it is named.
+Write --json for all of it in a form for programs.`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	var names []string
+	for _, v := range report.Views {
+		chosen[v] = c.Flags().Bool(string(v), false, viewHelp[v])
+		names = append(names, string(v))
+	}
+	c.MarkFlagsMutuallyExclusive(names...)
+	c.Flags().BoolVar(&o.JSON, "json", false, "write JSON, with nothing left out")
+	c.Flags().IntVarP(&o.Top, "top", "n", 0, "rows of a table")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		path := fileArgument(args)
+		src, err := openRecording(path)
+		if err != nil {
+			return err
+		}
+		view := report.ViewSummary
+		for v, on := range chosen {
+			if *on {
+				view = v
+			}
+		}
+		out := cmd.OutOrStdout()
+		terminal, columns := terminalOf(out)
+		o.Width, o.Color = columns, coloured(terminal)
+		err = buffered(out, func(w io.Writer) error { return report.Write(w, src, view, o) })
+		return errors.Join(err, src.done())
+	}
+	return c
+}
+
+var viewHelp = map[report.View]string{
+	report.ViewSummary: "the most important of everything (default)",
+	report.ViewCPU:     "functions by CPU time",
+	report.ViewBlocked: "stacks by time blocked",
+	report.ViewLocks:   "who waited for whom",
+	report.ViewAlloc:   "stacks by memory allocated",
+	report.ViewThreads: "threads and what is known of their time",
+	report.ViewStorage: "what the recording is made of",
+}
+
+func fileArgument(args []string) string {
+	if len(args) == 0 {
+		return defaultFile
+	}
+	return args[0]
+}
