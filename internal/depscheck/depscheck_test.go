@@ -1,0 +1,164 @@
+// Package depscheck holds the test that keeps dependencies pointing one way, along the data path.
+package depscheck
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/hbtrace/hbtrace"
+
+// layers is the data path, first to last. A package may import packages of its own layer's folder and of
+// earlier layers, never of later ones, and never of another folder of its own layer. A folder stands for all
+// packages under it; the longest match counts.
+var layers = [][]string{
+	{"trace"},                        // the vocabulary
+	{"segment", "trace/tracetest"},   // memory shared with the target
+	{"hooks", "syscallproxy"},        // what is wrapped
+	{"unwind", "agent"},              // inside the target
+	{"concurrentring", "symbols"},    // from the target; names for addresses
+	{"stacktable", "sampler"},        // one id for a stack; signals to threads
+	{"blockbuf"},                     // what is kept
+	{"tracefile"},                    // what is written
+	{"collector/assemble", "doctor"}, // records to events
+	{"collector"},                    // all of recording
+	{"visualize/names"},              // reading
+	{"visualize/frames"},
+	{"visualize/spans", "visualize/weigh"},
+	{"visualize/folded", "visualize/perfetto", "visualize/pprof", "visualize/picture", "visualize/report", "visualize"},
+	{"examples", "bench"},
+	{"cmd"},
+}
+
+// aside are folders that serve building and testing; nothing that is shipped imports them.
+var aside = []string{"internal", "trace/tracetest"}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+func list(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Deps", module+"/...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+	}
+	var all []pkg
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inside(p.ImportPath) {
+			all = append(all, p)
+		}
+	}
+	if len(all) < 3 {
+		t.Fatalf("go list found %d packages of the module", len(all))
+	}
+	return all
+}
+
+func inside(importPath string) bool { return strings.HasPrefix(importPath, module+"/") }
+
+// place is a package's layer and the folder that put it there; -1 when no layer names it.
+func place(importPath string) (layer int, folder string) {
+	layer = -1
+	for dir := strings.TrimPrefix(importPath, module+"/"); dir != "."; dir = path.Dir(dir) {
+		for i, folders := range layers {
+			if slices.Contains(folders, dir) {
+				return i, dir
+			}
+		}
+	}
+	return layer, ""
+}
+
+func isAside(importPath string) bool {
+	rel := strings.TrimPrefix(importPath, module+"/")
+	return slices.ContainsFunc(aside, func(a string) bool { return rel == a || strings.HasPrefix(rel, a+"/") })
+}
+
+// isGenerator finds the programs behind go:generate, which may import anything and are imported by nobody.
+func isGenerator(importPath string) bool { return path.Base(importPath) == "gen" }
+
+func TestDependenciesPointAlongTheDataPath(t *testing.T) {
+	for _, p := range list(t) {
+		if isGenerator(p.ImportPath) || isAside(p.ImportPath) {
+			continue
+		}
+		from, folder := place(p.ImportPath)
+		if from < 0 {
+			t.Errorf("%s is in no layer: give it its place in this test", p.ImportPath)
+			continue
+		}
+		for _, i := range p.Imports {
+			if !inside(i) {
+				continue
+			}
+			switch to, other := place(i); {
+			case isAside(i):
+				t.Errorf("%s imports %s, which is for tests and building", p.ImportPath, i)
+			case to > from:
+				t.Errorf("%s imports %s, which comes later on the data path", p.ImportPath, i)
+			case to == from && other != folder:
+				t.Errorf("%s imports %s: neighbours on the data path do not know each other", p.ImportPath, i)
+			}
+		}
+	}
+}
+
+// TestReadingNeedsNoRecorder: a recording is read on machines and by programs that do not record.
+func TestReadingNeedsNoRecorder(t *testing.T) {
+	for _, p := range list(t) {
+		if rel := strings.TrimPrefix(p.ImportPath, module+"/"); rel != "trace" && rel != "tracefile" && !strings.HasPrefix(rel, "visualize/") {
+			continue
+		}
+		for _, d := range p.Deps {
+			for _, recorder := range []string{"agent", "segment", "sampler", "collector", "concurrentring"} {
+				if d == module+"/"+recorder {
+					t.Errorf("%s depends on %s", p.ImportPath, d)
+				}
+			}
+		}
+	}
+}
+
+// TestBlockbufStandsAlone: the block buffer is a package for others too.
+func TestBlockbufStandsAlone(t *testing.T) {
+	for _, p := range list(t) {
+		if p.ImportPath != module+"/blockbuf" {
+			continue
+		}
+		for _, i := range p.Imports {
+			if inside(i) {
+				t.Errorf("blockbuf imports %s", i)
+			}
+		}
+	}
+}
+
+// TestNoCgo: the binary is static.
+func TestNoCgo(t *testing.T) {
+	for _, p := range list(t) {
+		if slices.Contains(p.Imports, "C") {
+			t.Errorf("%s uses cgo", p.ImportPath)
+		}
+	}
+}

