@@ -4,6 +4,7 @@ package symbols
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/ianlancetaylor/demangle"
 )
@@ -16,9 +17,12 @@ const (
 	keepTemplates = 64
 )
 
-// namer makes linkage names readable, each once: demangling costs more than finding the name.
+// namer makes linkage names readable, each once: demangling costs more than finding the name. It may be used from
+// several goroutines.
 type namer struct {
 	isGo bool
+
+	mu   sync.Mutex
 	done map[string]string
 }
 
@@ -28,17 +32,28 @@ const (
 	maxRemembered = 4 << 10 // bytes of one name
 )
 
+func (n *namer) forget() {
+	n.mu.Lock()
+	n.done = nil
+	n.mu.Unlock()
+}
+
 func (n *namer) readable(linkage string) string {
 	if !mangled(linkage) || len(linkage) > maxRemembered {
 		return readable(linkage, n.isGo)
 	}
-	if s, ok := n.done[linkage]; ok {
+	n.mu.Lock()
+	s, ok := n.done[linkage]
+	n.mu.Unlock()
+	if ok {
 		return s
 	}
+	s = readable(linkage, n.isGo)
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if n.done == nil || len(n.done) >= maxNames {
 		n.done = map[string]string{}
 	}
-	s := readable(linkage, n.isGo)
 	n.done[linkage] = s
 	return s
 }

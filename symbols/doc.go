@@ -3,14 +3,14 @@
 // A [Resolver] knows modules by their recording's id. The first address asked of a module opens its file,
 // proves by build id that it is the file that was recorded, and gathers names from the best sources there are:
 //
-//	.debug_info + .debug_line   functions, inlined calls, file and line   dwarf.go unit.go line.go
+//	.debug_info + .debug_line   functions, inlined calls, file and line   dwarf.go die.go unit.go lookup.go line.go
 //	.symtab, .dynsym            function names                            symtab.go
 //	.plt, .plt.sec, .plt.got    stubs, as name@plt (x86-64)               plt.go
 //	separate debug files        by build id, or .gnu_debuglink and CRC    debugfile.go
 //	the vDSO                    this process' own image                   vdso.go
 //
 // Nothing here trusts a file. Sizes are checked before memory is taken, work on one module is limited in time and
-// by counts, and a panic of debug/elf or debug/dwarf ends at the module, as a note. An address that nothing is
+// by counts, and a panic of debug/elf ends at the module, as a note. An address that nothing is
 // known about gives nil, so that callers can show module+0xoffset.
 //
 // Tables are kept flat: every source is painted into one sorted list of (start, owner) that never overlaps

@@ -229,13 +229,18 @@ func (im *image) isGo() bool {
 func (im *image) executable(addr uint64) bool { return im.loads.executable(addr) }
 
 // cstring returns the NUL-terminated string at off of b, cut to limit bytes; "" when off is outside.
-func cstring(b []byte, off uint64, limit int) string {
+func cstring(b []byte, off uint64, limit int) string { return valid(cbytes(b, off, limit)) }
+
+func valid(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
+
+// cbytes is cstring without the copy.
+func cbytes(b []byte, off uint64, limit int) []byte {
 	if off >= uint64(len(b)) {
-		return ""
+		return nil
 	}
 	b = b[off:min(uint64(len(b)), off+uint64(limit))]
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]
 	}
-	return strings.ToValidUTF8(string(b), "\uFFFD")
+	return b
 }

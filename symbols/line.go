@@ -18,6 +18,7 @@ import (
 const (
 	maxLineRows = 16 << 20 // per table
 	maxPath     = 4096     // bytes of a directory or file name
+	maxPaths    = 1 << 16  // remembered, per table
 )
 
 // lineRow says what lies from addr on, up to the next row.
@@ -46,6 +47,7 @@ type lineTable struct {
 	files   []lineFile
 	seqs    []lineSeq // by lo
 	rows    int
+	paths   map[uint64]string // of files, once asked for
 }
 
 // lineSections are the bytes that line tables live in.
@@ -53,7 +55,7 @@ type lineSections struct{ line, lineStr, str []byte }
 
 // readLineTable decodes the table at off. keep says whether code can lie at an address: sequences that the linker
 // dropped start at 0 or at a mark. On an error the table holds what came before it.
-func readLineTable(secs lineSections, c cursor, off uint64, compDir string, addrSize int, keep func(uint64) bool, work *budget) (*lineTable, error) {
+func readLineTable(secs lineSections, c cursor, off uint64, compDir string, addrSize int, keep func(uint64) bool, work *meter) (*lineTable, error) {
 	t := &lineTable{compDir: compDir}
 	if off >= uint64(len(secs.line)) {
 		return t, fmt.Errorf("line table at %#x lies outside of .debug_line", off)
@@ -235,7 +237,7 @@ type lineProgram struct {
 
 func (p *lineProgram) reset() { p.addr, p.file, p.line, p.rows = 0, 1, 1, nil }
 
-func (p *lineProgram) run(t *lineTable, c *cursor, keep func(uint64) bool, work *budget) error {
+func (p *lineProgram) run(t *lineTable, c *cursor, keep func(uint64) bool, work *meter) error {
 	p.reset()
 	for c.left() > 0 {
 		if err := work.spend(1); err != nil {
@@ -350,8 +352,22 @@ func (t *lineTable) find(addr uint64) (file uint64, line int, ok bool) {
 	return uint64(rows[k].file), int(rows[k].line), true
 }
 
-// fileName returns the path of a file number, joined with its directory; "" when there is none.
+// fileName returns the path of a file number, joined with its directory; "" when there is none. It remembers: one
+// goroutine at a time.
 func (t *lineTable) fileName(n uint64) string {
+	s, ok := t.paths[n]
+	if !ok {
+		if t.paths == nil {
+			t.paths = map[uint64]string{}
+		}
+		if s = t.path(n); len(t.paths) < maxPaths {
+			t.paths[n] = s
+		}
+	}
+	return s
+}
+
+func (t *lineTable) path(n uint64) string {
 	if n >= uint64(len(t.files)) || len(t.files[n].name) == 0 {
 		return ""
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -33,7 +32,7 @@ type Options struct {
 }
 
 // Resolver finds and caches debug information of modules. It is safe for concurrent use; different modules are
-// resolved in parallel, one module by one goroutine at a time.
+// resolved in parallel, and so are the units of one; two calls for one module wait for each other.
 type Resolver struct {
 	o Options
 
@@ -193,56 +192,9 @@ func (m *module) release() error {
 	for _, im := range m.images {
 		errs = append(errs, im.close())
 	}
-	m.images, m.syms, m.vars, m.dw, m.names.done = nil, nil, nil, nil, nil
+	m.images, m.syms, m.vars, m.dw = nil, nil, nil, nil
+	m.names.forget()
 	return errors.Join(errs...)
-}
-
-// Resolve names addrs, which are ELF virtual addresses of the module, already adjusted: of the call instruction,
-// not the return address. The result has one element per address, innermost inlined frame first; nil means that
-// nothing is known. Addresses are best given together, in one call; equal addresses share their element, which must
-// not be modified.
-func (r *Resolver) Resolve(mod trace.ModuleID, addrs []uint64) [][]trace.SymFrame {
-	out := make([][]trace.SymFrame, len(addrs))
-	m := r.locked(mod)
-	if m == nil {
-		return out
-	}
-	defer m.mu.Unlock()
-	// In order of address every unit is decoded once, whatever the cache holds.
-	order := make([]int, len(addrs))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int {
-		if addrs[a] < addrs[b] {
-			return -1
-		}
-		if addrs[a] > addrs[b] {
-			return 1
-		}
-		return a - b
-	})
-	for done := 0; done < len(order); {
-		// A panic costs the debug information, then the symbol table, never the rest of the addresses.
-		err := guarded(func() {
-			for ; done < len(order); done++ {
-				i := order[done]
-				if done > 0 && addrs[order[done-1]] == addrs[i] {
-					out[i] = out[order[done-1]]
-					continue
-				}
-				out[i] = m.resolve(addrs[i])
-			}
-		})
-		if err != nil {
-			r.note("module %s: %v", m.m.Path, err)
-			if m.dw == nil {
-				m.syms = nil
-			}
-			m.dw = nil
-		}
-	}
-	return out
 }
 
 // locked returns a module with what its files have, its mu held; nil when it is not known or closed.
@@ -266,34 +218,6 @@ func (r *Resolver) locked(mod trace.ModuleID) *module {
 		}
 	}
 	return m
-}
-
-// guarded runs f and turns its panics into errors, faults on mapped files that shrank included.
-func guarded(f func()) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("corrupt file or debug information: %v", p)
-		}
-	}()
-	f()
-	return nil
-}
-
-func (m *module) resolve(addr uint64) []trace.SymFrame {
-	symbol := ""
-	if m.syms != nil {
-		symbol, _ = m.syms.find(addr)
-	}
-	if m.dw != nil {
-		if f := m.dw.frames(addr, symbol, &m.names); f != nil {
-			return f
-		}
-	}
-	if symbol == "" {
-		return nil
-	}
-	return []trace.SymFrame{{Func: m.names.readable(symbol), Linkage: symbol}}
 }
 
 // load finds the module's file and debug file and takes what they have. m.mu is held.
