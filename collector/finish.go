@@ -163,6 +163,9 @@ func (s *session) account(samplerCPU time.Duration, ended bool, left int) {
 	case left > 0:
 		n.addf("%d processes outlived the command: they run on, unrecorded (--follow records them to their end)", left)
 	}
+	for _, gap := range s.sampler.Gaps() {
+		n.addf("the sampler was started again (%s): no CPU samples for %v", gap.Why, gap.For.Round(time.Millisecond))
+	}
 	if err := s.sampler.Err(); err != nil {
 		n.add(err.Error())
 	}

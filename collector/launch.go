@@ -45,10 +45,8 @@ func stdio(files [3]*os.File) ([]uintptr, error) {
 }
 
 // launch starts the program in the recorder's own process group, so that the terminal treats both alike.
-// Descriptors above 2 that the recorder inherited stay open in it: whoever passed them meant them for it.
-//
-// Known limit: of the signals that were ignored when the recorder started, only SIGHUP and SIGINT are ignored in
-// the command as well. The Go runtime takes the others over before main runs, and execve then resets them.
+// Descriptors above 2 that the recorder inherited stay open in it: whoever passed them meant them for it. Signals
+// are ignored and blocked in it as they were when the recorder started (inherited.go).
 func launch(p *program, env []string, dir string, files [3]*os.File) (*child, error) {
 	fds, err := stdio(files)
 	if err != nil {
@@ -59,7 +57,12 @@ func launch(p *program, env []string, dir string, files [3]*os.File) (*child, er
 	if p.shells {
 		path, args = "/bin/sh", append([]string{"sh", p.path}, p.args[1:]...)
 	}
-	pid, _, err := syscall.StartProcess(path, args, attr)
+	var pid int
+	h := inherited()
+	err = h.around(func() error {
+		pid, _, err = syscall.StartProcess(path, args, attr)
+		return err
+	})
 	runtime.KeepAlive(files) // closes its descriptors when it is collected
 	if errors.Is(err, syscall.ENOEXEC) {
 		return nil, fmt.Errorf("start %s: the kernel cannot run a file of this format (for another machine, or damaged)", p.path)
@@ -125,12 +128,13 @@ var forwarded = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT
 // inherits that, has been launched; all is for then: the command may have installed handlers.
 func signals() (ch chan os.Signal, all, stop func()) {
 	ch = make(chan os.Signal, 64)
+	h := inherited()
 	for _, s := range forwarded {
-		if !signal.Ignored(s) {
+		if !h.ignores(s) {
 			signal.Notify(ch, s)
 		}
 	}
-	return ch, func() { signal.Notify(ch, forwarded...) }, func() { signal.Stop(ch) }
+	return ch, func() { signal.Notify(ch, forwarded...); catchSuspend(ch) }, func() { signal.Stop(ch) }
 }
 
 // pass hands signals to the command until it has ended. One that comes later closes hurry: somebody waits for
@@ -142,6 +146,14 @@ func (c *child) pass(ch <-chan os.Signal, hurry chan<- struct{}) {
 			close(hurry)
 			return
 		default:
+			switch s {
+			case unix.SIGTSTP:
+				c.suspend()
+				continue
+			case unix.SIGCONT:
+				c.resume()
+				continue
+			}
 			// What is typed at the terminal goes to the whole foreground group: the command has it already,
 			// and many programs take the second Ctrl-C as "at once".
 			if (s == unix.SIGINT || s == unix.SIGQUIT) && inForeground() {

@@ -192,6 +192,8 @@ func (p *program) loaded(shown, path string) error {
 		}
 	}
 	switch {
+	case interp == "" && isLoader(e):
+		return nil // the loader run by hand: it loads the agent as well as the program that it is given
 	case interp == "":
 		p.notes = append(p.notes, fmt.Sprintf("%s is statically linked: no agent can be loaded into it and nothing of it is recorded; link it dynamically", shown))
 		return nil
@@ -203,6 +205,16 @@ func (p *program) loaded(shown, path string) error {
 	}
 	p.asan = needs(e, path, "libasan.so")
 	return nil
+}
+
+// isLoader: a loader needs no other and can be run by hand (ld-linux-x86-64.so.2 ./app, or musl's libc.so ./app). It is
+// a shared object; what is linked with -static-pie, which looks alike, is marked as a program.
+func isLoader(e *elf.File) bool {
+	if e.Type != elf.ET_DYN {
+		return false
+	}
+	flags, err := e.DynValue(elf.DT_FLAGS_1)
+	return err == nil && (len(flags) == 0 || flags[0]&uint64(elf.DF_1_PIE) == 0)
 }
 
 // needs: the file, or a library that it names and that lies where loaders look, needs a library whose name

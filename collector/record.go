@@ -1,6 +1,6 @@
 // Package collector records a command: it starts it with the agent, takes in what its processes write, and
-// stores it. record.go is the whole course of a recording; program.go, environ.go and launch.go start the
-// command; server.go hands out the segment; verify.go and procs.go know whose processes are the session's;
+// stores it. record.go is the whole course of a recording; program.go, environ.go, inherited.go and launch.go start the
+// command, suspend.go stops it and us together; server.go hands out the segment; verify.go and procs.go know whose processes are the session's;
 // drain.go is the loop that moves data; finish.go ends the file.
 package collector
 

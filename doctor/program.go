@@ -203,6 +203,9 @@ func (p *Program) lookLinking(f *findings, file *elf.File) {
 	interp := interpreterOf(file)
 	if native := file.Class == elf.ELFCLASS64 && file.Machine == elf.EM_X86_64; !native {
 		f.add(Fail, "linking", "hbtrace records 64-bit x86 programs", "%v program for %v", file.Class, file.Machine)
+	} else if interp == "" && isLoader(file) {
+		p.Static = true // itself; what it loads is not known here
+		f.add(Note, "linking", "ask about that program: hbtrace doctor ./app", "a loader: it loads the agent with the program that it is given")
 	} else if interp == "" {
 		p.Static = true
 		f.add(Fail, "linking", "link it dynamically; to record only the programs that it starts, put env before it",
@@ -214,6 +217,16 @@ func (p *Program) lookLinking(f *findings, file *elf.File) {
 		}
 		f.add(OK, "linking", "", "dynamic, %s", interp)
 	}
+}
+
+// isLoader: a shared object that needs no loader is one. What is linked with -static-pie looks alike and is marked as
+// a program.
+func isLoader(file *elf.File) bool {
+	if file.Type != elf.ET_DYN {
+		return false
+	}
+	flags, err := file.DynValue(elf.DT_FLAGS_1)
+	return err == nil && (len(flags) == 0 || flags[0]&uint64(elf.DF_1_PIE) == 0)
 }
 
 // identity is who would start the program.

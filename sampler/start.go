@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,6 +30,14 @@ type Sampler struct {
 	err    error         // it ended without being asked to
 	cpu    time.Duration // of processes that have ended
 	starts int
+	gaps   []Gap
+	down   time.Time // when the process ended; zero while it runs
+}
+
+// Gap is a time without CPU samples: from the end of one sampler process to the start of the next.
+type Gap struct {
+	Why string // how the process ended
+	For time.Duration
 }
 
 // Counters is what the sampler counted so far.
@@ -85,8 +94,12 @@ func (s *Sampler) keep(segFD int, started chan<- error) {
 				s.starts++
 				if s.starts == 1 {
 					started <- nil
+				} else {
+					s.resumed()
 				}
-				if err = <-exited; err != nil && last.String() != "" {
+				err = <-exited
+				s.ended(err, last.String())
+				if err != nil && last.String() != "" {
 					err = fmt.Errorf("%w: %s", err, last.String())
 				}
 			}
@@ -112,6 +125,34 @@ func (s *Sampler) keep(segFD int, started chan<- error) {
 			return
 		}
 	}
+}
+
+// ended notes the end of a process; resumed, below, that the next one is at work.
+func (s *Sampler) ended(err error, line string) {
+	why := "it ended by itself"
+	if err != nil {
+		why = err.Error()
+	}
+	if line != "" {
+		why += ": " + line
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = time.Now()
+	s.gaps = append(s.gaps, Gap{Why: why})
+}
+
+func (s *Sampler) resumed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gaps[len(s.gaps)-1].For = time.Since(s.down)
+}
+
+// Gaps are the times without a sampler that were ended by starting another one.
+func (s *Sampler) Gaps() []Gap {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.gaps), func(g Gap) bool { return g.For == 0 })
 }
 
 // tail keeps the first line that is written to it: what the runtime says when it dies.

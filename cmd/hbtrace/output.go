@@ -58,8 +58,13 @@ func buffered(w io.Writer, write func(io.Writer) error) error {
 	return b.Flush()
 }
 
+// writeDevice writes into what is there. A pipe that nobody reads is an error, not a reason to wait: the program that
+// was recorded has ended, and its status is waited for.
 func writeDevice(path string, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ENXIO) {
+		return fmt.Errorf("writing %s: it is a pipe that nobody reads: remove it, or start its reader first", path)
+	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, bare(err))
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -193,29 +194,35 @@ func (f *runFlags) finish(out *outputs, line *progress, stderr io.Writer) error 
 	}
 	line.clear()
 	if !f.quiet {
-		// a reader that went away has read enough; the files are written
-		if e := f.summarise(src, files, stderr); !errors.Is(e, syscall.EPIPE) {
-			err = errors.Join(err, e)
-		}
+		err = errors.Join(err, f.summarise(src, files, stderr))
 	}
 	return errors.Join(err, src.done())
 }
 
-// summarise ends a run. Where nothing was recorded there is nothing to sum up: the reasons matter, in full.
+// summarise ends a run. The files are written: a summary that nobody can be shown (a reader that went away, a full
+// disk behind 2>) is no reason to keep the program's status back, and what would be said of it could not be shown
+// either.
 func (f *runFlags) summarise(src *recording, files []string, w io.Writer) error {
+	var text bytes.Buffer
+	err := f.summary(&text, src, files, w)
+	_, _ = w.Write(text.Bytes())
+	return err
+}
+
+// summary writes the summary that is for the file or terminal. Where nothing was recorded there is nothing to sum
+// up: the reasons matter, in full.
+func (f *runFlags) summary(text *bytes.Buffer, src *recording, files []string, terminal io.Writer) error {
 	if len(src.Processes()) == 0 {
 		for _, note := range src.Stats().Notes {
-			if _, err := fmt.Fprintf(w, "hbtrace: %s\n", note); err != nil {
-				return err
-			}
+			fmt.Fprintf(text, "hbtrace: %s\n", note)
 		}
 		return nil
 	}
-	terminal, columns := terminalOf(w)
-	o := report.Options{Width: columns, Color: coloured(terminal), Files: files, Next: "hbtrace report --blocked " + shellWord(files[0])}
-	err := report.Summary(w, src, o)
+	isTerminal, columns := terminalOf(terminal)
+	o := report.Options{Width: columns, Color: coloured(isTerminal), Files: files, Next: "hbtrace report --blocked " + shellWord(files[0])}
+	err := report.Summary(text, src, o)
 	if f.verbose {
-		err = errors.Join(err, report.Write(w, src, report.ViewStorage, o))
+		err = errors.Join(err, report.Write(text, src, report.ViewStorage, o))
 	}
 	return err
 }

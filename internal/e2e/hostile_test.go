@@ -203,16 +203,10 @@ func TestSurroundings(t *testing.T) {
 // TestIgnoredSignalsStayIgnored: a program inherits what signals are ignored and blocked, as services rely on.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	bash := testprog.LookPath(t, "bash", "bash")
-	for _, c := range []struct{ signals, defect string }{
-		{"INT HUP", ""},
-		{"PIPE TERM QUIT USR1", "the Go runtime takes ignored signals over before main; exec resets them in the program"},
-	} {
-		t.Run(c.signals, func(t *testing.T) {
-			if c.defect != "" {
-				t.Skipf("known defect: %s", c.defect)
-			}
+	for _, signals := range []string{"INT HUP", "PIPE TERM QUIT USR1 USR2 ALRM TSTP TTOU"} {
+		t.Run(signals, func(t *testing.T) {
 			ignored := func(words ...string) string {
-				args := append([]string{"-c", `trap '' ` + c.signals + `; exec "$@"`, "bash"}, words...)
+				args := append([]string{"-c", `trap '' ` + signals + `; exec "$@"`, "bash"}, words...)
 				out, err := exec.Command(bash, append(args, "grep", "SigIgn", "/proc/self/status")...).Output()
 				if err != nil {
 					t.Fatal(err)
