@@ -32,6 +32,7 @@ var layers = [][]string{
 	{"visualize/names"},              // reading
 	{"visualize/frames"},
 	{"visualize/spans", "visualize/weigh"},
+	{"visualize/blame"}, // who kept whom waiting
 	{"visualize/folded", "visualize/perfetto", "visualize/pprof", "visualize/picture", "visualize/report", "visualize"},
 	{"examples", "bench"},
 	{"cmd"},

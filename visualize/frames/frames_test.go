@@ -9,7 +9,7 @@ import (
 	"github.com/hbtrace/hbtrace/trace/tracetest"
 )
 
-func names(t *Table, id trace.StackID) []string {
+func namesOf(t *Table, id trace.StackID) []string {
 	var out []string
 	for _, n := range t.Path(nil, id) {
 		for _, at := range t.Of(n) {
@@ -29,7 +29,7 @@ func TestNames(t *testing.T) {
 	b.SetSymbols(trace.Addr{Module: 1, Off: 0x99}, []trace.SymFrame{{Linkage: "_Zf"}})
 	tab := New(b.Source())
 	want := []string{"main", "f", "g", "x.so+0x100f", "[12 frames omitted]", "bad\ufffdname", "[anon]+0x7000", "0xdead", "_Zf"}
-	got := names(tab, nameless)
+	got := namesOf(tab, nameless)
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -57,7 +57,7 @@ func TestHostileTables(t *testing.T) {
 	if d := tab.Depth(1); d != maxDepth || len(tab.Path(nil, 1)) != maxDepth {
 		t.Errorf("a loop is %d deep, want it cut at %d", d, maxDepth)
 	}
-	if got := names(tab, 3); !slices.Equal(got, []string{"0x2"}) && !slices.Equal(got, []string{"0x3"}) {
+	if got := namesOf(tab, 3); !slices.Equal(got, []string{"0x2"}) && !slices.Equal(got, []string{"0x3"}) {
 		t.Errorf("a parent that does not exist: %q", got)
 	}
 	if tab.Depth(99) != 0 || tab.Of(99) != nil || tab.Valid(0) || len(tab.Path(nil, 99)) != 0 {

@@ -93,6 +93,9 @@ func (f *facts) doubts(brief bool) []doubtLine {
 	if f.folded > 0 {
 		c = append(c, fmt.Sprintf("%s waits (%s) beyond the %s edges kept", group(f.folded), inline(duration(f.foldedN)), group(maxEdges)))
 	}
+	if n := f.unfollowed(); n > 0 {
+		c = append(c, group(n)+" waits, releases or ends of chains beyond what is followed")
+	}
 	if f.odd > 0 {
 		c = append(c, plural(f.odd, "event")+" of an unknown kind")
 	}

@@ -16,9 +16,13 @@ type edge struct {
 	count uint64
 	total int64 // ns
 	max   int64 // ns, the longest of them
-	// Of the count: how many ended by their time-out, or had not ended when recording did.
-	timedOut, open uint64
+	// Of the count: how many have a releaser who is the only candidate, ended by their time-out, or had not ended when
+	// recording did.
+	sure, timedOut, open uint64
 }
+
+// certain says whether the releaser is the only candidate most of the time.
+func (e *edge) certain() bool { return 2*e.sure >= e.count }
 
 type edgeKey struct {
 	hook     trace.HookID
@@ -26,7 +30,6 @@ type edgeKey struct {
 	waiter   trace.ThreadID
 	owner    trace.ThreadID
 	releaser trace.ThreadID
-	certain  bool
 	stack    trace.StackID // where the waiter waited
 	release  site          // where the releaser let go; zero where no release record matches
 }
@@ -93,7 +96,7 @@ func (j *joiner) event(e *trace.Event) {
 		w := pendingWait{
 			edgeKey: edgeKey{
 				hook: e.Hook, object: e.Object, waiter: e.Thread, owner: e.Owner, releaser: e.Releaser,
-				certain: e.Flags&trace.FlagCertain != 0, stack: e.Stack,
+				stack: e.Stack,
 			},
 			key: releaseKey{e.Releaser, e.Release}, ns: max(0, int64(e.Time-e.Start)), flags: e.Flags,
 		}
@@ -172,6 +175,9 @@ func (j *joiner) keep(w pendingWait) {
 	e.count++
 	e.total += w.ns
 	e.max = max(e.max, w.ns)
+	if w.flags&trace.FlagCertain != 0 {
+		e.sure++
+	}
 	if w.flags&trace.FlagTimedOut != 0 {
 		e.timedOut++
 	}
@@ -196,18 +202,7 @@ func (j *joiner) finish() []*edge {
 		return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.object, b.object),
 			cmp.Compare(a.waiter, b.waiter), cmp.Compare(a.releaser, b.releaser), cmp.Compare(a.owner, b.owner),
 			cmp.Compare(a.hook, b.hook), cmp.Compare(a.stack, b.stack), cmp.Compare(a.release.stack, b.release.stack),
-			cmp.Compare(a.release.hook, b.release.hook),
-			compareBool(a.certain, b.certain))
+			cmp.Compare(a.release.hook, b.release.hook))
 	})
 	return edges
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	}
-	return 1
 }

@@ -23,8 +23,7 @@ func exactJoin(events []trace.Event) map[edgeKey]edge {
 		if e.Kind != trace.KindWait {
 			continue
 		}
-		k := edgeKey{hook: e.Hook, object: e.Object, waiter: e.Thread, owner: e.Owner, releaser: e.Releaser,
-			certain: e.Flags&trace.FlagCertain != 0, stack: e.Stack}
+		k := edgeKey{hook: e.Hook, object: e.Object, waiter: e.Thread, owner: e.Owner, releaser: e.Releaser, stack: e.Stack}
 		if e.Releaser != 0 && e.Release != 0 {
 			k.release = releases[releaseKey{e.Releaser, e.Release}]
 		}
@@ -33,6 +32,9 @@ func exactJoin(events []trace.Event) map[edgeKey]edge {
 		x.count++
 		x.total += int64(e.Time - e.Start)
 		x.max = max(x.max, int64(e.Time-e.Start))
+		if e.Flags&trace.FlagCertain != 0 {
+			x.sure++
+		}
 		out[k] = x
 	}
 	return out
@@ -116,13 +118,18 @@ func TestJoinIsBounded(t *testing.T) {
 func TestEdgesJSON(t *testing.T) {
 	var r struct {
 		Edges []struct {
-			Kind, Object            string
-			Waiter, Owner, Releaser *struct {
+			Kind, Object             string
+			Address                  string
+			Waiter, Holder, Releaser *struct {
 				TID  int
 				Name string
 			}
-			Certain       bool
-			Count         int
+			Certain     int
+			Count       int
+			HolderDoing []struct {
+				What string
+				Ns   int64
+			} `json:"holder_doing"`
 			TotalNs       int64    `json:"total_ns"`
 			MaxNs         int64    `json:"max_ns"`
 			WaiterStack   []string `json:"waiter_stack"`
@@ -133,15 +140,19 @@ func TestEdgesJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Edges) != 6 {
-		t.Fatalf("%d edges, want 6", len(r.Edges))
+	if len(r.Edges) != 4 {
+		t.Fatalf("%d edges, want 4", len(r.Edges))
 	}
 	e := r.Edges[0]
-	if e.Kind != "mutex" || e.Object != "0x7f0010" || e.Count != 9 || e.TotalNs != 9*38_020_000 || e.MaxNs != 38_020_000 || !e.Certain {
+	if e.Kind != "mutex" || e.Object != "mutex of journal::Journal::append" || e.Address != "0x7f0010" || e.Count != 18 ||
+		e.TotalNs != 18*38_020_000 || e.MaxNs != 38_020_000 || e.Certain != 9 {
 		t.Errorf("first edge %+v", e)
 	}
-	if e.Waiter.Name != "worker-1" || e.Owner.TID != 4103 || e.Releaser.Name != "flusher" {
-		t.Errorf("threads %+v, %+v, %+v", e.Waiter, e.Owner, e.Releaser)
+	if e.Waiter.Name != "worker-1" || e.Holder.TID != 4103 || e.Releaser.Name != "flusher" {
+		t.Errorf("threads %+v, %+v, %+v", e.Waiter, e.Holder, e.Releaser)
+	}
+	if d := e.HolderDoing; len(d) == 0 || d[0].What != "fsync in journal::Journal::flush(bool)" || d[0].Ns != 18*37_000_000 {
+		t.Errorf("the holder did %+v", e.HolderDoing)
 	}
 	want := []string{"pthread_mutex_lock", "std::mutex::lock()", "journal::Journal::append(std::string const&)", "handle", "worker_main", "start_thread"}
 	if !slices.Equal(e.WaiterStack, want) {
@@ -151,8 +162,8 @@ func TestEdgesJSON(t *testing.T) {
 	if !slices.Equal(e.ReleaserStack, want) {
 		t.Errorf("releaser's stack %q", e.ReleaserStack)
 	}
-	last := r.Edges[5]
-	if last.Releaser != nil || last.Owner != nil || last.ReleaserStack == nil || len(last.ReleaserStack) != 0 {
+	last := r.Edges[3]
+	if last.Releaser != nil || last.Holder != nil || last.ReleaserStack == nil || len(last.ReleaserStack) != 0 {
 		t.Errorf("edge with no releaser: %+v", last)
 	}
 	for i := 1; i < len(r.Edges); i++ {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/blame"
 	"github.com/hbtrace/hbtrace/visualize/frames"
 	"github.com/hbtrace/hbtrace/visualize/spans"
 	"github.com/hbtrace/hbtrace/visualize/weigh"
@@ -31,6 +32,8 @@ type facts struct {
 	kinds   [trace.KindLost + 1]uint64
 	named   map[string]int // threads by name
 	odd     uint64         // events of no known kind
+	blame   *blame.Result  // nil: the view does not ask
+	known   map[string]int // objects by name
 }
 
 // threadFacts are one thread's sums.
@@ -54,8 +57,8 @@ type block struct {
 	open  uint64
 }
 
-// collect reads src.
-func collect(src trace.Source) (*facts, error) {
+// collect reads src. With chains it also finds out what the waits were spent on, which holds them in memory.
+func collect(src trace.Source, chains bool) (*facts, error) {
 	f := &facts{
 		src: src, meta: src.Meta(), stats: src.Stats(),
 		procs: map[trace.ProcID]*trace.Process{}, threads: map[trace.ThreadID]*threadFacts{},
@@ -77,6 +80,10 @@ func collect(src trace.Source) (*facts, error) {
 		f.named[threads[i].Name]++
 	}
 	j := newJoiner()
+	var who *blame.Analyser
+	if chains {
+		who = blame.New(src, f.frames, blame.Options{})
+	}
 	blocks := map[site]*block{}
 	diff := spans.New(src, f.frames, nobody{})
 	err = src.Events(func(e *trace.Event) error {
@@ -89,6 +96,9 @@ func collect(src trace.Source) (*facts, error) {
 			return err
 		}
 		j.event(e)
+		if who != nil {
+			who.Add(e)
+		}
 		t := f.thread(e.Thread)
 		switch e.Kind {
 		case trace.KindCPU:
@@ -135,6 +145,13 @@ func collect(src trace.Source) (*facts, error) {
 		f.thread(id).cover = c
 	}
 	f.edges = j.finish()
+	if who != nil {
+		f.blame = who.Finish()
+		f.known = map[string]int{}
+		for _, l := range f.locks() {
+			f.known[f.blame.Name(blame.Object{Proc: l.proc, Addr: l.object})]++
+		}
+	}
 	f.folded, f.foldedN = j.folded, j.foldedNs
 	for _, b := range blocks {
 		f.blocks = append(f.blocks, b)
@@ -189,8 +206,27 @@ func (f *facts) threadName(id trace.ThreadID) string {
 	return fmt.Sprintf("%s/%d", t.Name, t.TID)
 }
 
-// object names a lock, futex or other address.
-func (f *facts) object(o uint64) string { return f.frames.Object(o) }
+// object names a lock, futex or other address with its kind, for tables.
+func (f *facts) object(proc trace.ProcID, kind string, addr uint64) string {
+	if name := f.frames.Variable(addr); name != "" || f.blame == nil {
+		return kind + " " + f.frames.Object(addr)
+	}
+	name := f.blame.Name(blame.Object{Proc: proc, Addr: addr})
+	if name == "" || f.known[name] != 1 {
+		return kind + " " + f.frames.Object(addr)
+	}
+	return name
+}
+
+// objectName is what JSON calls an object: the same for the same lock in every recording, as far as that can be.
+func (f *facts) objectName(o blame.Object) string {
+	if f.blame != nil {
+		if n := f.blame.Name(o); n != "" {
+			return n
+		}
+	}
+	return f.frames.Object(o.Addr)
+}
 
 // covered is what is known of all threads' time, in ns.
 func (f *facts) covered() (exact, sampled, unknown int64) {

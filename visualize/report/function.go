@@ -4,13 +4,11 @@ package report
 
 import (
 	"cmp"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/names"
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
@@ -98,65 +96,8 @@ func (f *facts) stack(at site) []string {
 	return names
 }
 
-// culprit names the function of a stack that a reader can do something about: the innermost one that does not
-// belong to the language's or the system's run-time library; the leaf where all do.
-func (f *facts) culprit(at site) string {
-	path := f.frames.Path(nil, at.stack)
-	hook := f.hook(at.hook)
-	leaf := ""
-	for i := len(path) - 1; i >= 0; i-- {
-		set := f.frames.Of(path[i])
-		for j := len(set) - 1; j >= 0; j-- {
-			fr := f.frames.Frame(set[j].ID)
-			if fr.Mark {
-				continue
-			}
-			if leaf == "" && fr.Name != hook {
-				leaf = fr.Name
-			}
-			if fr.Name != hook && !plumbing(fr, f.frames.Module(fr.Module)) {
-				return fr.Name
-			}
-		}
-	}
-	switch {
-	case leaf != "":
-		return leaf
-	case at.stack == 0:
-		return weigh.NoStack
-	}
-	return hook
-}
-
-var (
-	plumbingModules = []string{
-		"libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libc.musl", "libstdc++", "libc++", "libgcc_s", "librt.so", "librt-",
-		"linux-vdso", "[vdso]",
-	}
-	plumbingFunctions = []string{
-		"std::", "core::", "alloc::", "<std::", "<core::", "<alloc::", "__gthread", "__gnu_cxx::", "__rust", "__rdl_", "__cxx",
-		"operator new", "pthread_", "__pthread_",
-	}
-)
-
-// plumbing tells whether a frame is of a run-time library: what every program waits and allocates through.
-func plumbing(fr *frames.Frame, m *trace.Module) bool {
-	if m != nil {
-		base := filepath.Base(m.Path)
-		for _, p := range plumbingModules {
-			if strings.HasPrefix(base, p) {
-				return true
-			}
-		}
-	}
-	name := names.DropReturn(fr.Name)
-	for _, p := range plumbingFunctions {
-		if strings.HasPrefix(name, p) {
-			return true
-		}
-	}
-	return false
-}
+// culprit names the function of a stack that a reader can do something about.
+func (f *facts) culprit(at site) string { return f.frames.Culprit(at.stack, f.hook(at.hook)) }
 
 // place is all blocks with the same culprit and the same call.
 type place struct {
@@ -293,9 +234,7 @@ func (f *facts) locks() []*lock {
 			}
 			l.releasers[r] += e.total
 			l.known += e.total
-			if e.certain {
-				l.certain += e.total
-			}
+			l.certain += int64(float64(e.total) * float64(e.sure) / float64(max(e.count, 1)))
 		}
 		if e.owner != 0 {
 			l.owners[e.owner] += e.total

@@ -4,7 +4,6 @@ package report
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -28,9 +27,10 @@ type jsonReport struct {
 	Functions *[]jsonFunction `json:"functions,omitempty"`
 	Places    *[]jsonPlace    `json:"places,omitempty"`
 	Edges     *[]jsonEdge     `json:"edges,omitempty"`
-	Sites     *[]jsonSite     `json:"sites,omitempty"`
-	Threads   *[]jsonThread   `json:"threads,omitempty"`
-	Storage   *jsonStorage    `json:"storage,omitempty"`
+	*jsonBlame
+	Sites   *[]jsonSite   `json:"sites,omitempty"`
+	Threads *[]jsonThread `json:"threads,omitempty"`
+	Storage *jsonStorage  `json:"storage,omitempty"`
 }
 
 type jsonCPU struct {
@@ -60,6 +60,7 @@ type jsonDoubt struct {
 	Ticks               uint64   `json:"ticks"`
 	TicksMissed         uint64   `json:"ticks_missed"`
 	WaitsFolded         uint64   `json:"waits_folded"`
+	WaitsUnfollowed     uint64   `json:"waits_unfollowed"`
 	ExactNs             int64    `json:"exact_ns"`
 	SampledNs           int64    `json:"sampled_ns"`
 	UnknownNs           int64    `json:"unknown_ns"`
@@ -96,24 +97,6 @@ type jsonWho struct {
 	PID    int            `json:"pid"`
 	TID    int            `json:"tid"`
 	Name   string         `json:"name"`
-}
-
-type jsonEdge struct {
-	Kind          string   `json:"kind"`
-	Object        string   `json:"object"`
-	ObjectName    string   `json:"object_name,omitempty"`
-	Process       int      `json:"process"`
-	Waiter        *jsonWho `json:"waiter"`
-	Owner         *jsonWho `json:"owner"`
-	Releaser      *jsonWho `json:"releaser"`
-	Certain       bool     `json:"certain"`
-	Count         uint64   `json:"count"`
-	TotalNs       int64    `json:"total_ns"`
-	MaxNs         int64    `json:"max_ns"`
-	TimedOut      uint64   `json:"timed_out"`
-	Open          uint64   `json:"open"`
-	WaiterStack   []string `json:"waiter_stack"`
-	ReleaserStack []string `json:"releaser_stack"`
 }
 
 type jsonSite struct {
@@ -184,6 +167,7 @@ func (f *facts) writeJSON(w io.Writer, view View, o Options) error {
 			list = append(list, f.jsonEdge(e))
 		}
 		r.Edges = &list
+		r.jsonBlame = f.jsonBlame(cut)
 	}
 	if all || view == ViewAlloc {
 		list := f.jsonSites()
@@ -231,7 +215,7 @@ func (f *facts) jsonHead(view View) *jsonReport {
 			Omitted: d.Omitted, Unsymbolised: d.Unsymbolised, Lost: f.lost(), Overwritten: s.Overwritten, Broken: s.Broken,
 			Gaps: s.Gaps, ThreadsUnrecorded: s.ThreadsUnslotted, ProcessesUnrecorded: s.ProcsUnslotted,
 			ProcessesRefused: s.SegvAttachRefused, SignalsSent: s.SignalsSent, SignalsFailed: s.SignalsFailed,
-			Ticks: s.Ticks, TicksMissed: s.TicksMissed, WaitsFolded: f.folded,
+			Ticks: s.Ticks, TicksMissed: s.TicksMissed, WaitsFolded: f.folded, WaitsUnfollowed: f.unfollowed(),
 			ExactNs: exact, SampledNs: sampled, UnknownNs: unknown, Complete: s.Complete, Notes: []string{},
 		},
 		Cost: jsonCost{int64(s.CollectorCPU), int64(s.SamplerCPU)},
@@ -261,19 +245,6 @@ func (f *facts) identity(id trace.ThreadID) jsonWho {
 		}
 	}
 	return w
-}
-
-func (f *facts) jsonEdge(e *edge) jsonEdge {
-	out := jsonEdge{
-		Kind: f.kind(e.hook), Object: fmt.Sprintf("%#x", e.object), ObjectName: f.frames.Variable(e.object),
-		Waiter: f.who(e.waiter), Owner: f.who(e.owner), Releaser: f.who(e.releaser),
-		Certain: e.certain, Count: e.count, TotalNs: e.total, MaxNs: e.max, TimedOut: e.timedOut, Open: e.open,
-		WaiterStack: f.stack(site{e.stack, e.hook}), ReleaserStack: f.stack(e.release),
-	}
-	if out.Waiter != nil {
-		out.Process = out.Waiter.PID
-	}
-	return out
 }
 
 func (f *facts) jsonSites() []jsonSite {

@@ -8,7 +8,7 @@ import (
 
 func (f *facts) locksView(o Options) []string {
 	locks := f.locks()
-	out := f.head(o)
+	out := append(f.head(o), f.deadlockLines(o)...)
 	if len(locks) == 0 {
 		return f.end(append(out, f.missing(o, "waits for locks", "lock")...), o)
 	}
@@ -24,6 +24,8 @@ func (f *facts) locksView(o Options) []string {
 	lines = append(f.edgeLines(f.edges[:n], o), t.lines(o)...)
 	out = append(out, titled(o, "Who let whom go on", lines)...)
 	out = append(out, wrap("", []string{"A ? marks the likeliest of several candidates."}, o.Width)...)
+	out = append(out, f.chainLines(o, "What waits for locks were spent on in the end", true)...)
+	out = append(out, f.inversionLines(o)...)
 	return f.end(out, o)
 }
 
@@ -34,20 +36,20 @@ func (f *facts) lockLines(locks []*lock, o Options) []string {
 		{title: "object", flex: 1, plain: true}, {title: "waited in ◂ let go by", flex: 1},
 	}, indent: 2}
 	for _, l := range locks {
-		t.add(duration(l.total), duration(l.max), group(l.count), l.kind+" "+f.object(l.object), l.topWaiter())
+		t.add(duration(l.total), duration(l.max), group(l.count), f.object(l.proc, l.kind, l.object), l.topWaiter())
 	}
-	return t.under(o, func(i, room int) string {
+	return t.under(o, func(i, room int) []string {
 		l := locks[i]
 		who, where := f.letGo(l)
 		switch {
 		case who == "" && l.timedOut == l.count:
-			return "(timed out)"
+			return []string{"(timed out)"}
 		case who == "" && l.topOwner() != 0:
-			return "unknown; held by " + f.threadName(l.topOwner())
+			return []string{"unknown; held by " + f.threadName(l.topOwner())}
 		case who == "":
-			return "unknown"
+			return []string{"unknown"}
 		}
-		return whoWhere(who, where, 2*l.certain >= l.known, room)
+		return []string{whoWhere(who, where, 2*l.certain >= l.known, room)}
 	})
 }
 
@@ -66,27 +68,32 @@ func (f *facts) edgeLines(edges []*edge, o Options) []string {
 	for i, e := range edges {
 		t.rows[i][4] = whoWhere(f.threadName(e.waiter), waiters[i], true, w[4])
 	}
-	return t.under(o, func(i, room int) string {
+	return t.under(o, func(i, room int) []string {
 		e := edges[i]
-		if e.releaser == 0 {
-			switch {
-			case e.timedOut == e.count:
-				return "(timed out)"
-			case e.owner != 0:
-				return "unknown; held by " + f.threadName(e.owner)
-			}
-			return "unknown"
-		}
-		where := ""
-		if e.release != (site{}) {
-			where = f.culprit(e.release)
-		}
-		return whoWhere(f.threadName(e.releaser), where, e.certain, room)
+		return append([]string{f.letGoBy(e, room)}, f.meanwhile(e, room)...)
 	})
 }
 
-// under writes a second line below each row, under its last column, after the arrow that says from whom.
-func (t *table) under(o Options, second func(row, room int) string) []string {
+// letGoBy says who ended an edge's waits.
+func (f *facts) letGoBy(e *edge, room int) string {
+	if e.releaser == 0 {
+		switch {
+		case e.timedOut == e.count:
+			return "(timed out)"
+		case e.owner != 0:
+			return "unknown; held by " + f.threadName(e.owner)
+		}
+		return "unknown"
+	}
+	where := ""
+	if e.release != (site{}) {
+		where = f.culprit(e.release)
+	}
+	return whoWhere(f.threadName(e.releaser), where, e.certain(), room)
+}
+
+// under writes lines below each row, under its last column: the first after the arrow that says from whom.
+func (t *table) under(o Options, more func(row, room int) []string) []string {
 	w := t.widths(o.Width)
 	at := t.indent
 	for _, x := range w[:len(w)-1] {
@@ -95,9 +102,16 @@ func (t *table) under(o Options, second func(row, room int) string) []string {
 	lines := t.lines(o)
 	out := lines[:1:1]
 	for i := range t.rows {
+		out = append(out, lines[i+1])
 		room := o.Width - at - 2
-		text := strings.TrimRight(middle(clean(second(i, room)), room), " ")
-		out = append(out, lines[i+1], strings.Repeat(" ", at)+paint(o.Color, dim, "◂ ")+text)
+		for j, text := range more(i, room) {
+			mark := "◂ "
+			if j > 0 {
+				mark = "  "
+			}
+			text = strings.TrimRight(middle(clean(text), room), " ")
+			out = append(out, strings.Repeat(" ", at)+paint(o.Color, dim, mark)+text)
+		}
 	}
 	return out
 }

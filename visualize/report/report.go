@@ -25,14 +25,34 @@
 //
 //	cpu      "functions":[{"function","module","self_ns","cumulative_ns","symbolised"}]
 //	blocked  "places":[{"function","call","kind","total_ns","max_ns","count","open","stack"}]   one per stack
-//	locks    "edges":[{"kind","object","process","waiter":{"thread","pid","tid","name"},"owner":{…},"releaser":{…},
-//	         "certain","count","total_ns","max_ns","timed_out","open","waiter_stack","releaser_stack"}]
-//	         owner and releaser are null where unknown; releaser_stack is [] where none was recorded
+//	locks    "edges", "chains", "deadlocks", "inversions", as below
 //	alloc    "sites":[{"function","objects","alloc_bytes","inuse_objects","inuse_bytes","stack"}]   one per stack
 //	threads  "threads":[{"thread","pid","tid","name","cpu_ns","sampled_cpu_ns","lock_ns","wait_ns","call_ns","samples",
 //	         "alloc_objects","alloc_bytes","lost","exact_ns","sampled_ns","unknown_ns"}]   cpu_ns is -1 where unknown
 //	storage  "storage":{"records","record_bytes","events","event_bytes","nodes","kinds":{"cpu":1,…}}
 //	summary  all of these
+//
+// and --locks, where a thread is {"thread","pid","tid","name"}, or null where it is not known:
+//
+//	"edges":[{"kind":"mutex","object":"cache_lock","address":"0x55…","process":4100,"waiter":{…},"holder":{…},"releaser":{…},
+//	          "certain":9,"count":18,"total_ns":1,"max_ns":1,"timed_out":0,"open":0,
+//	          "waiter_stack":["leaf",…],"holder_stack":[…],"releaser_stack":[…],
+//	          "holder_doing":[{"what":"fsync in flush","act":"call","ns":1}]}]
+//	"chains":[{"total_ns":1,"max_ns":1,"count":1,"lock":true,
+//	          "links":[{"thread":{…},"kind":"mutex","object":"cache_lock","address":"0x55…","function":"get","stack":[…]}],
+//	          "end":{"act":"call","what":"fsync in flush","thread":{…},"stack":[…]}}]
+//	"deadlocks":[{"since_ns":1,"lasted_ns":1,"threads":[{"thread":{…},"kind","object","address","function","stack","since_ns"}]}]
+//	"inversions":[{"orders":[{"outer","outer_address","inner","inner_address","thread":{…},"count","function","stack"}]}]
+//
+// An edge is all waits of one thread at one place for one object that the same threads held and let go. object is a
+// variable's name, or says where the object was first waited for; it is the same in other recordings of the program,
+// address is not. holder had the object when the wait began, releaser let go of it last before the wait ended; of
+// count waits, so many were certain to be ended by it. holder_stack is where the holder took the object, where that is
+// recorded. holder_doing is what the holders did during the waits; its ns may sum up to less than total_ns only where
+// waits were left out, which doubt counts. The first link of a chain is the wait itself, each next one what the thread
+// that it waited for waited for in turn; act is one of running, call, runnable, off-cpu, unseen (in no recorded
+// interval and not sampled nearby), hand-over (let go already), timed-out, unknown, cycle, not-followed. Over all
+// chains total_ns sums up to the time of all waits. A deadlock's since_ns counts from the recording's start.
 package report
 
 import (
@@ -99,7 +119,7 @@ func Write(w io.Writer, src trace.Source, view View, o Options) error {
 		o.Width = 80
 	}
 	o.Width = max(o.Width, 60)
-	f, err := collect(src)
+	f, err := collect(src, view == ViewLocks || view == ViewBlocked || o.JSON && view == ViewSummary)
 	if err != nil {
 		return err
 	}

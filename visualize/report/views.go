@@ -124,6 +124,7 @@ func (f *facts) blockedView(o Options) []string {
 	out = append(out, titled(o, "Blocked, by function and call", f.blockedTable(places, o.Top, true).lines(o))...)
 	out = append(out, wrap("", []string{fmt.Sprintf("Waits shorter than %s and calls shorter than %s are not in it.",
 		inline(duration(f.meta.LockThresholdNs)), inline(duration(f.meta.CallThresholdNs)))}, o.Width)...)
+	out = append(out, f.chainLines(o, "What other waits were spent on in the end", false)...)
 	return f.end(out, o)
 }
 

@@ -364,4 +364,4 @@ func (t *Table) Stack(src trace.Source, dst []Frame, k *Key) []Frame {
 }
 
 // NoStack stands where no stack was taken.
-const NoStack = "[no stack]"
+const NoStack = frames.NoStack

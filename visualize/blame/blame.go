@@ -1,0 +1,271 @@
+// Package blame answers for every wait of a recording: who kept it waiting, what were they doing meanwhile, and,
+// where they were waiting themselves, for whom. A waits for B, which waits for C in fsync: each nanosecond of A's wait
+// is blamed on the end of its chain at that instant, C's fsync.
+//
+// # How
+//
+// A wait is split where the object changed hands (holds.go): who had it is known from the wait's own owner and
+// releaser, from the other waits for the object, each of which ends in an acquisition, and from the recorded releases.
+// For each piece the holder's own timeline is looked at (timeline.go): in a call, it is the end of the chain; on a CPU
+// by its samples, likewise; waiting itself, the same question is asked for that wait at that instant (walk.go). For
+// what is signalled and not held (condition, semaphore, barrier, join, other futexes) the thread that let go in the
+// end stands for the holder: the waiter could not go on until that thread came by.
+//
+// # What is not known stays unknown
+//
+//   - between a release and the end of the wait, the lock was nobody's: [Handover]
+//   - a holder that was neither in a recorded interval nor sampled nearby was running, runnable, or in something too
+//     short to be recorded: [Unseen]. Its place is where it released, where that is recorded
+//   - where several threads may have held the object, nobody is blamed: [Nobody]
+//
+// Two threads that wait for each other are a [Deadlock] where neither wait ended, and a [Cycle] otherwise. An object
+// that was waited for while another was held gives their order; [Inversion] lists orders that contradict each other.
+//
+// Memory: up to Options.MaxIntervals and MaxSamples are kept, some 100 and 32 bytes each; what comes later is counted.
+package blame
+
+import (
+	"fmt"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
+)
+
+// Options bound the work. Zero values take the defaults.
+type Options struct {
+	MaxIntervals int // waits, calls and releases kept; 1 Mi
+	MaxSamples   int // 2 Mi
+	MaxSteps     int // pieces of chains looked at; 32 Mi. Waits for locks are looked at first
+	MaxLinks     int // distinct links of chains kept; 256 Ki
+}
+
+func (o *Options) fill() {
+	for _, x := range []struct {
+		v *int
+		d int
+	}{{&o.MaxIntervals, 1 << 20}, {&o.MaxSamples, 2 << 20}, {&o.MaxSteps, 32 << 20}, {&o.MaxLinks, 256 << 10}} {
+		if *x.v <= 0 {
+			*x.v = x.d
+		}
+	}
+}
+
+// Site is a place in the program: a stack and the hooked function that its leaf called.
+type Site struct {
+	Stack trace.StackID
+	Hook  trace.HookID
+}
+
+// Object is something waited for. Addresses mean what they mean in one process only.
+type Object struct {
+	Proc trace.ProcID
+	Addr uint64
+}
+
+// Act is what somebody did while others waited for it.
+type Act uint8
+
+// Acts. Waiting is a link of a chain; all others are ends.
+const (
+	Waiting    Act = iota + 1 // for another object
+	Running                   // on a CPU, by samples nearby
+	Calling                   // in a blocking call
+	Runnable                  // ready to run without a CPU, as the kernel saw it
+	OffCPU                    // blocked outside any recorded call, as the kernel saw it
+	Unseen                    // in no recorded interval, and not sampled nearby
+	Handover                  // let go already: the waiter was on its way
+	TimedOut                  // nobody was to come: the wait ended by its time-out
+	Nobody                    // who held it, or who would have come, is not known
+	Cycle                     // waiting for somebody who waited for the first
+	Unfollowed                // deeper or more than was looked at
+)
+
+var actNames = [...]string{
+	"", "waiting", "running", "call", "runnable", "off-cpu", "unseen", "hand-over", "timed-out", "unknown", "cycle", "not-followed",
+}
+
+// String is the act's name as in JSON.
+func (a Act) String() string {
+	if int(a) < len(actNames) {
+		return actNames[a]
+	}
+	return fmt.Sprintf("act(%d)", uint8(a))
+}
+
+// EdgeKey is what makes waits one edge.
+type EdgeKey struct {
+	Hook     trace.HookID
+	Object   uint64
+	Waiter   trace.ThreadID
+	Owner    trace.ThreadID
+	Releaser trace.ThreadID
+	Stack    trace.StackID // where the waiter waited
+	Release  Site          // where the releaser let go; zero where no recorded release matches
+}
+
+// Edge is what the holders did during all waits of one [EdgeKey].
+type Edge struct {
+	Taken    Site  // where the holder had taken the object; zero unknown
+	TakenNs  int64 // ns of the waits that Taken is known for; the heaviest place counts
+	Doing    []Doing
+	taken    map[Site]int64
+	doing    map[doingKey]int64
+	HolderNs int64 // ns during which the holder is known
+}
+
+// Doing is one thing that a holder did, Ns long.
+type Doing struct {
+	Act    Act
+	At     Site // an example
+	Func   string
+	Object Object // Waiting: for what
+	Ns     int64
+}
+
+type doingKey struct {
+	act    Act
+	place  placeID
+	object Object
+}
+
+// Link is one step of a chain: a thread, and what it waited for.
+type Link struct {
+	Thread trace.ThreadID // an example: chains are told apart by threads' names
+	At     Site           // where it waited
+	Func   string         // the function of At to name
+	Kind   string         // of object
+	Object Object
+}
+
+// Chain is all time that waits spent because of one end.
+type Chain struct {
+	Links []Link // the first is the wait itself
+	End   Act
+	By    trace.ThreadID // who was the end; 0 nobody
+	At    Site           // where; zero unknown
+	Func  string
+	Lock  bool   // the first wait was for a lock
+	Count uint64 // waits that it was part of
+	Total int64  // ns
+	Max   int64  // ns of the wait that it was the largest part of
+}
+
+// Held is a thread that takes part in a deadlock: it waits for Object, which the next one holds.
+type Held struct {
+	Thread trace.ThreadID
+	At     Site
+	Kind   string
+	Object Object
+	Since  trace.Ns
+}
+
+// Deadlock is a cycle of waits none of which had ended when the recording did, or its process.
+type Deadlock struct {
+	Threads []Held // each waits for what the next one holds; the last for what the first holds
+	Since   trace.Ns
+	Until   trace.Ns
+}
+
+// Ordered is one order in which two locks were taken: Inner was waited for while Outer was held.
+type Ordered struct {
+	Outer, Inner Object
+	Thread       trace.ThreadID // an example
+	At           Site           // where Inner was waited for
+	Count        uint64
+}
+
+// Inversion is a cycle of such orders: each one's Inner is the next one's Outer. Threads that do this at the wrong
+// moment deadlock.
+type Inversion struct{ Orders []Ordered }
+
+// Result is all that is found. Lists come heaviest first.
+type Result struct {
+	Chains     []Chain
+	Edges      map[EdgeKey]*Edge
+	Deadlocks  []Deadlock
+	Inversions []Inversion
+	names      map[Object]string
+	ends       map[waitID]end
+
+	// What was left out, because there was too much of it.
+	IntervalsLeft, SamplesLeft, WaitsLeft, LinksLeft uint64
+}
+
+type waitID struct {
+	thread trace.ThreadID
+	end    trace.Ns
+}
+
+type end struct {
+	act  Act
+	by   trace.ThreadID
+	name string
+	ns   int64
+}
+
+// Analyser takes a recording's events; then Finish answers. It is not safe for concurrent use.
+type Analyser struct {
+	o       Options
+	src     trace.Source
+	tab     *frames.Table
+	locking *weigh.Locking
+	res     *Result
+	line    timeline
+	holds   map[Object]*holds
+	names   map[trace.ThreadID]string
+	procOf  map[trace.ThreadID]trace.ProcID
+	places  places
+}
+
+// New makes an Analyser of src, whose frames tab names.
+func New(src trace.Source, tab *frames.Table, o Options) *Analyser {
+	o.fill()
+	a := &Analyser{
+		o: o, src: src, tab: tab, locking: weigh.NewLocking(src.Meta(), tab),
+		res:   &Result{Edges: map[EdgeKey]*Edge{}, names: map[Object]string{}, ends: map[waitID]end{}},
+		holds: map[Object]*holds{}, names: map[trace.ThreadID]string{}, procOf: map[trace.ThreadID]trace.ProcID{},
+	}
+	a.places.init(src.Meta(), tab)
+	threads := src.Threads()
+	for i := range threads {
+		a.names[threads[i].ID] = threads[i].Name
+		a.procOf[threads[i].ID] = threads[i].Proc
+	}
+	return a
+}
+
+// Analyse is New, Add for all events, and Finish.
+func Analyse(src trace.Source, tab *frames.Table, o Options) (*Result, error) {
+	a := New(src, tab, o)
+	if err := src.Events(func(e *trace.Event) error { a.Add(e); return nil }); err != nil {
+		return nil, fmt.Errorf("reading the recording's events: %w", err)
+	}
+	return a.Finish(), nil
+}
+
+// Finish looks at every wait.
+func (a *Analyser) Finish() *Result {
+	a.line.sort()
+	a.findHolds()
+	w := newWalker(a)
+	w.all()
+	w.finish()
+	a.deadlocks()
+	a.res.Inversions = w.orders.inversions()
+	return a.res
+}
+
+// ChainEnd says what a wait that ended at a time was spent on, most of it, as a line of text; "" where that is not
+// known.
+func (r *Result) ChainEnd(thread trace.ThreadID, at trace.Ns) (text string, by trace.ThreadID) {
+	e, ok := r.ends[waitID{thread, at}]
+	if !ok {
+		return "", 0
+	}
+	return e.name, e.by
+}
+
+// Name is what an object is called: its variable, or where it was first waited for. The same lock has the same name
+// in every recording of a program, as far as that can be.
+func (r *Result) Name(o Object) string { return r.names[o] }

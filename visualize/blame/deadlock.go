@@ -1,0 +1,65 @@
+// Deadlocks: threads that wait for each other to the end of the recording.
+
+package blame
+
+import (
+	"slices"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
+)
+
+// deadlocks finds cycles among the waits that had not ended. Who holds what is judged at the end of the wait: an
+// owner that was seen to let go since is none.
+func (a *Analyser) deadlocks() {
+	open := map[trace.ThreadID]*interval{}
+	for i := range a.line.intervals {
+		iv := &a.line.intervals[i]
+		if iv.wait && iv.flags&trace.FlagOpen != 0 {
+			open[iv.thread] = iv
+		}
+	}
+	holder := map[trace.ThreadID]trace.ThreadID{}
+	var pieces []piece
+	for t, iv := range open {
+		pieces = a.pieces(pieces[:0], iv)
+		if n := len(pieces); n > 0 && pieces[n-1].holder != 0 {
+			holder[t] = pieces[n-1].holder
+		}
+	}
+	var threads []trace.ThreadID
+	for t := range holder {
+		threads = append(threads, t)
+	}
+	slices.Sort(threads)
+	done := map[trace.ThreadID]bool{}
+	for _, t := range threads {
+		var path []trace.ThreadID
+		for x := t; !done[x]; x = holder[x] {
+			if holder[x] == 0 {
+				break
+			}
+			if i := slices.Index(path, x); i >= 0 {
+				a.res.Deadlocks = append(a.res.Deadlocks, a.deadlock(path[i:], open))
+				break
+			}
+			path = append(path, x)
+		}
+		for _, x := range path {
+			done[x] = true
+		}
+	}
+}
+
+func (a *Analyser) deadlock(threads []trace.ThreadID, open map[trace.ThreadID]*interval) Deadlock {
+	var d Deadlock
+	for _, t := range threads {
+		iv := open[t]
+		d.Threads = append(d.Threads, Held{
+			t, Site{iv.stack, iv.hook}, weigh.ObjectKind(a.src.Meta().Hooks[iv.hook]), Object{a.procOf[t], iv.object}, iv.start,
+		})
+		d.Since = max(d.Since, iv.start)
+		d.Until = max(d.Until, iv.end)
+	}
+	return d
+}

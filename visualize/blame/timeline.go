@@ -1,0 +1,197 @@
+// The timelines: what every thread was seen to do, ordered for look-ups by time.
+
+package blame
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/names"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
+)
+
+// interval is a wait or a call.
+type interval struct {
+	start, end, release     trace.Ns
+	object, object2         uint64
+	thread, owner, releaser trace.ThreadID
+	stack                   trace.StackID
+	taken                   trace.StackID // where owner took the object, as far as the event tells
+	hook                    trace.HookID
+	flags                   trace.Flags
+	wait, lock              bool
+}
+
+// sample is a moment, or a run of equal ones, at which a thread was seen running.
+type sample struct {
+	start, end trace.Ns
+	thread     trace.ThreadID
+	stack      trace.StackID
+}
+
+// letGo is a recorded release.
+type letGo struct {
+	at, taken trace.Ns // taken 0: unknown
+	object    uint64
+	thread    trace.ThreadID
+	site      Site
+}
+
+type releaseKey struct {
+	thread trace.ThreadID
+	at     trace.Ns
+}
+
+type span struct{ lo, hi int }
+
+type timeline struct {
+	intervals []interval
+	samples   []sample
+	releases  []letGo
+	released  map[releaseKey]int32
+	// After sort: where a thread's begin and end. Waits and calls of a thread are in the order of their starts.
+	ofThread, samplesOf map[trace.ThreadID]span
+}
+
+// Add takes the next stored event.
+func (a *Analyser) Add(e *trace.Event) {
+	l := &a.line
+	switch e.Kind {
+	case trace.KindWait, trace.KindCall:
+		if e.Time <= e.Start {
+			return
+		}
+		if len(l.intervals) >= a.o.MaxIntervals {
+			a.res.IntervalsLeft++
+			return
+		}
+		iv := interval{
+			start: e.Start, end: e.Time, release: e.Release, object: e.Object, object2: e.Object2, thread: e.Thread,
+			owner: e.Owner, releaser: e.Releaser, stack: e.Stack, hook: e.Hook, flags: e.Flags, wait: e.Kind == trace.KindWait,
+		}
+		iv.lock = iv.wait && a.locking.Wait(e.Hook, e.Stack)
+		if iv.wait {
+			a.name(e)
+		}
+		l.intervals = append(l.intervals, iv)
+	case trace.KindRelease:
+		if len(l.releases) >= a.o.MaxIntervals {
+			a.res.IntervalsLeft++
+			return
+		}
+		if l.released == nil {
+			l.released = map[releaseKey]int32{}
+		}
+		l.released[releaseKey{e.Thread, e.Time}] = int32(len(l.releases))
+		l.releases = append(l.releases, letGo{e.Time, e.Release, e.Object, e.Thread, Site{e.Stack, e.Hook}})
+	case trace.KindCPU, trace.KindGap, trace.KindSync, trace.KindAlloc:
+		if e.Stack == 0 {
+			return
+		}
+		if len(l.samples) >= a.o.MaxSamples {
+			a.res.SamplesLeft++
+			return
+		}
+		l.samples = append(l.samples, sample{e.Start, e.Time, e.Thread, e.Stack})
+	}
+}
+
+// name gives an object its name at the first wait for it.
+func (a *Analyser) name(e *trace.Event) {
+	o := Object{a.procOf[e.Thread], e.Object}
+	if _, ok := a.res.names[o]; ok {
+		return
+	}
+	n := a.tab.Variable(e.Object)
+	if n == "" {
+		n = weigh.ObjectKind(a.src.Meta().Hooks[e.Hook]) + " of " + names.Bare(a.places.text(a.places.of(Site{e.Stack, e.Hook})))
+	}
+	a.res.names[o] = n
+}
+
+// release finds where a wait's releaser let go.
+func (l *timeline) release(iv *interval) Site {
+	if iv.releaser == 0 || iv.release == 0 {
+		return Site{}
+	}
+	if i, ok := l.released[releaseKey{iv.releaser, iv.release}]; ok {
+		return l.releases[i].site
+	}
+	return Site{}
+}
+
+func (l *timeline) sort() {
+	slices.SortStableFunc(l.intervals, func(x, y interval) int {
+		return cmp.Or(cmp.Compare(x.thread, y.thread), cmp.Compare(x.start, y.start), cmp.Compare(y.end, x.end))
+	})
+	slices.SortStableFunc(l.samples, func(x, y sample) int {
+		return cmp.Or(cmp.Compare(x.thread, y.thread), cmp.Compare(x.start, y.start))
+	})
+	l.ofThread, l.samplesOf = map[trace.ThreadID]span{}, map[trace.ThreadID]span{}
+	for i := range l.intervals {
+		t := l.intervals[i].thread
+		s, ok := l.ofThread[t]
+		if !ok {
+			s.lo = i
+		}
+		s.hi = i + 1
+		l.ofThread[t] = s
+	}
+	for i := range l.samples {
+		t := l.samples[i].thread
+		s, ok := l.samplesOf[t]
+		if !ok {
+			s.lo = i
+		}
+		s.hi = i + 1
+		l.samplesOf[t] = s
+	}
+}
+
+// from is the index of a thread's first interval that may reach beyond a time, and the end of its intervals. A signal
+// handler's intervals may lie in another; those are found through the one that they lie in.
+func (l *timeline) from(t trace.ThreadID, at trace.Ns) (i, hi int) {
+	s := l.ofThread[t]
+	ivs := l.intervals[s.lo:s.hi]
+	i, _ = slices.BinarySearchFunc(ivs, at, func(iv interval, at trace.Ns) int { return cmp.Compare(iv.start, at) })
+	// Intervals of a thread do not overlap but for those nested in one: looking back past a few is enough.
+	for back := 0; i > 0 && back < maxNested; back++ {
+		if ivs[i-1].end <= at && back > 0 {
+			break
+		}
+		i--
+	}
+	return s.lo + i, s.hi
+}
+
+const maxNested = 4
+
+// near is how far from a sample a thread is believed to do what the sample says: it was asked once a tick.
+const near = trace.Ns(3e6)
+
+// seen calls f for the pieces of [from, to) in which thread t, in no interval, was seen running, and for those in
+// which it was not (stack 0). Between two samples the edge is in the middle.
+func (l *timeline) seen(t trace.ThreadID, from, to trace.Ns, f func(stack trace.StackID, from, to trace.Ns)) {
+	s := l.samplesOf[t]
+	all := l.samples[s.lo:s.hi]
+	i, _ := slices.BinarySearchFunc(all, from, func(x sample, at trace.Ns) int { return cmp.Compare(x.end, at) })
+	at := from
+	for ; i < len(all) && all[i].start < to && at < to; i++ {
+		lo := max(at, all[i].start-near)
+		if lo > at {
+			f(0, at, lo)
+		}
+		hi := min(to, all[i].end+near)
+		if i+1 < len(all) && all[i+1].start < to {
+			hi = min(hi, max(all[i].end, all[i].end+(all[i+1].start-all[i].end)/2))
+		}
+		if hi > lo {
+			f(all[i].stack, lo, hi)
+			at = hi
+		}
+	}
+	if at < to {
+		f(0, at, to)
+	}
+}

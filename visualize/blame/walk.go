@@ -1,0 +1,324 @@
+// The walk along chains: what each nanosecond of a wait was spent on in the end.
+
+package blame
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
+)
+
+// maxChain is how many waits a chain is followed through.
+const maxChain = 16
+
+// node is a link or an end of chains that begin alike: a tree, whose leaves are the ends. Node 0 is its root.
+type node struct {
+	parent  int32
+	key     nodeKey
+	thread  trace.ThreadID
+	at      Site
+	lock    bool
+	total   int64
+	max     int64
+	count   uint64
+	current int64 // of the wait that is being looked at
+	wait    int32 // its index
+}
+
+type nodeKey struct {
+	parent int32
+	act    Act
+	who    string
+	place  placeID
+	object Object
+	kind   string
+}
+
+type walker struct {
+	a       *Analyser
+	nodes   []node
+	byKey   map[nodeKey]int32
+	steps   int
+	wait    int32 // index of the wait whose chains are followed
+	edge    *Edge
+	touched []int32
+	path    []trace.ThreadID
+	scratch [][]piece // one per depth
+	orders  orders
+	kinds   map[trace.HookID]string
+}
+
+func newWalker(a *Analyser) *walker {
+	w := &walker{
+		a: a, nodes: make([]node, 1), byKey: map[nodeKey]int32{}, scratch: make([][]piece, maxChain+2),
+		kinds: map[trace.HookID]string{},
+	}
+	w.orders.init()
+	return w
+}
+
+func (w *walker) kind(h trace.HookID) string {
+	k, ok := w.kinds[h]
+	if !ok {
+		k = weigh.ObjectKind(w.a.src.Meta().Hooks[h])
+		w.kinds[h] = k
+	}
+	return k
+}
+
+// all follows every wait, those for locks first: they are fewer than threads' idling, and matter more.
+func (w *walker) all() {
+	ivs := w.a.line.intervals
+	for _, lock := range []bool{true, false} {
+		for i := range ivs {
+			if ivs[i].wait && ivs[i].lock == lock {
+				w.follow(int32(i))
+			}
+		}
+	}
+}
+
+// follow looks at one wait.
+func (w *walker) follow(i int32) {
+	iv := &w.a.line.intervals[i]
+	if w.steps >= w.a.o.MaxSteps {
+		w.a.res.WaitsLeft++
+		return
+	}
+	w.wait, w.edge = i, w.edgeOf(iv)
+	w.touched, w.path = w.touched[:0], append(w.path[:0], iv.thread)
+	w.waited(0, iv, iv.start, iv.end, 0)
+	best := int32(0)
+	for _, n := range w.touched {
+		x := &w.nodes[n]
+		x.max = max(x.max, x.current)
+		if best == 0 || x.current > w.nodes[best].current {
+			best = n
+		}
+	}
+	if best != 0 {
+		x := &w.nodes[best]
+		w.a.res.ends[waitID{iv.thread, iv.end}] = end{x.key.act, x.thread, w.a.endText(x.key.act, x.key.place, x.at), x.current}
+	}
+}
+
+// edgeOf finds a wait's edge, and notes where its holder had taken the object.
+func (w *walker) edgeOf(iv *interval) *Edge {
+	k := EdgeKey{iv.hook, iv.object, iv.thread, iv.owner, iv.releaser, iv.stack, w.a.line.release(iv)}
+	e := w.a.res.Edges[k]
+	if e == nil {
+		e = &Edge{taken: map[Site]int64{}, doing: map[doingKey]int64{}}
+		w.a.res.Edges[k] = e
+	}
+	if iv.lock {
+		holder, at := iv.owner, iv.start
+		if holder == 0 {
+			holder, at = iv.releaser, iv.release
+		}
+		if holder != 0 {
+			if s := w.a.holds[Object{w.a.procOf[iv.thread], iv.object}].takenBy(holder, at); s != (Site{}) {
+				e.taken[s] += int64(iv.end - iv.start)
+			}
+		}
+	}
+	return e
+}
+
+// waited spreads [from, to) of a wait below the node parent.
+func (w *walker) waited(parent int32, iv *interval, from, to trace.Ns, depth int) {
+	o := Object{w.a.procOf[iv.thread], iv.object}
+	site := Site{iv.stack, iv.hook}
+	n := w.link(parent, nodeKey{act: Waiting, who: w.a.names[iv.thread], place: w.a.places.of(site), object: o, kind: w.kind(iv.hook)}, iv.thread, site)
+	if n == 0 {
+		w.spend(parent, Unfollowed, 0, Site{}, from, to, depth)
+		return
+	}
+	if parent == 0 {
+		w.nodes[n].lock = iv.lock
+	}
+	w.scratch[depth] = w.a.pieces(w.scratch[depth][:0], iv)
+	for _, p := range w.scratch[depth] {
+		lo, hi := max(p.from, from), min(p.to, to)
+		if hi <= lo {
+			continue
+		}
+		switch {
+		case p.holder == 0:
+			w.spend(n, p.act, 0, Site{}, lo, hi, depth)
+		case slices.Contains(w.path, p.holder):
+			w.spend(n, Cycle, p.holder, Site{}, lo, hi, depth)
+		default:
+			if depth == 0 {
+				w.edge.HolderNs += int64(hi - lo)
+			}
+			w.did(n, iv, p, lo, hi, depth)
+		}
+	}
+}
+
+// did spreads [from, to) over what the holder of p did then, while iv waited for it.
+func (w *walker) did(n int32, iv *interval, p piece, from, to trace.Ns, depth int) {
+	t := p.holder
+	w.path = append(w.path, t)
+	defer func() { w.path = w.path[:len(w.path)-1] }()
+	at := from
+	i, hi := w.a.line.from(t, from)
+	for ; i < hi && at < to; i++ {
+		x := &w.a.line.intervals[i]
+		if w.steps++; w.steps >= w.a.o.MaxSteps {
+			break
+		}
+		if x.start >= to {
+			break
+		}
+		if x.end <= at {
+			continue
+		}
+		if x.start > at {
+			w.between(n, iv, t, at, x.start, depth)
+			at = x.start
+		}
+		end := min(x.end, to)
+		switch {
+		case !x.wait:
+			w.spend(n, Calling, t, Site{x.stack, x.hook}, at, end, depth)
+		case depth+1 >= maxChain:
+			w.spend(n, Unfollowed, t, Site{x.stack, x.hook}, at, end, depth)
+		default:
+			if depth == 0 {
+				w.doing(Waiting, Site{x.stack, x.hook}, Object{w.a.procOf[t], x.object}, end-at)
+			}
+			if iv.lock && x.lock && p.seen {
+				w.orders.seen(Object{w.a.procOf[iv.thread], iv.object}, Object{w.a.procOf[t], x.object}, t, Site{x.stack, x.hook}, i)
+			}
+			w.waited(n, x, at, end, depth+1)
+		}
+		at = end
+	}
+	if at < to {
+		w.between(n, iv, t, at, to, depth)
+	}
+}
+
+// between spreads time of a thread outside its intervals.
+func (w *walker) between(n int32, iv *interval, t trace.ThreadID, from, to trace.Ns, depth int) {
+	w.a.line.seen(t, from, to, func(stack trace.StackID, lo, hi trace.Ns) {
+		w.steps++
+		if stack != 0 {
+			w.spend(n, Running, t, Site{Stack: stack}, lo, hi, depth)
+			return
+		}
+		at := Site{}
+		if t == iv.releaser {
+			at = w.a.line.release(iv)
+		}
+		w.spend(n, Unseen, t, at, lo, hi, depth)
+	})
+}
+
+// spend counts an end.
+func (w *walker) spend(parent int32, act Act, t trace.ThreadID, at Site, from, to trace.Ns, depth int) {
+	if depth == 0 {
+		w.doing(act, at, Object{}, to-from)
+	}
+	n := w.link(parent, nodeKey{act: act, who: w.a.names[t], place: w.a.endPlace(act, at)}, t, at)
+	if n == 0 {
+		w.a.res.LinksLeft++
+		return
+	}
+	x := &w.nodes[n]
+	ns := int64(to - from)
+	if x.wait != w.wait+1 {
+		x.wait, x.current = w.wait+1, 0
+		x.count++
+		w.touched = append(w.touched, n)
+	}
+	x.current += ns
+	x.total += ns
+}
+
+// doing adds to what the holders of an edge did.
+func (w *walker) doing(act Act, at Site, o Object, ns trace.Ns) {
+	k := doingKey{act, w.a.endPlace(act, at), o}
+	if _, ok := w.edge.doing[k]; !ok {
+		w.edge.Doing = append(w.edge.Doing, Doing{Act: act, At: at, Func: w.a.places.text(k.place), Object: o})
+	}
+	w.edge.doing[k] += int64(ns)
+}
+
+// link finds or makes a node; 0 when there are too many.
+func (w *walker) link(parent int32, k nodeKey, t trace.ThreadID, at Site) int32 {
+	k.parent = parent
+	if n, ok := w.byKey[k]; ok {
+		return n
+	}
+	if len(w.nodes) > w.a.o.MaxLinks {
+		return 0
+	}
+	n := int32(len(w.nodes))
+	w.nodes = append(w.nodes, node{parent: parent, key: k, thread: t, at: at})
+	w.byKey[k] = n
+	return n
+}
+
+// endPlace is what tells ends apart: a call by itself and its caller, the rest by the function to name.
+func (a *Analyser) endPlace(act Act, at Site) placeID {
+	id := a.places.of(at)
+	if act != Calling && act != Waiting || at.Hook == 0 {
+		return id
+	}
+	call, caller := frames.HookName(a.src.Meta(), at.Hook), a.places.text(id)
+	if call == caller {
+		return id
+	}
+	return a.places.named(call + " in " + caller)
+}
+
+// endText is an end as one line.
+func (a *Analyser) endText(act Act, place placeID, at Site) string {
+	name := a.places.text(place)
+	switch {
+	case act == Calling:
+		return name
+	case name == "":
+		return act.String()
+	}
+	return fmt.Sprintf("%s in %s", act, name)
+}
+
+// finish turns the tree into chains, and sorts all lists.
+func (w *walker) finish() {
+	res := w.a.res
+	for i := 1; i < len(w.nodes); i++ {
+		x := &w.nodes[i]
+		if x.total == 0 {
+			continue
+		}
+		c := Chain{End: x.key.act, By: x.thread, At: x.at, Func: w.a.places.text(x.key.place), Count: x.count, Total: x.total, Max: x.max}
+		for n := x.parent; n != 0; n = w.nodes[n].parent {
+			y := &w.nodes[n]
+			c.Links = append(c.Links, Link{y.thread, y.at, w.a.places.text(y.key.place), y.key.kind, y.key.object})
+			c.Lock = y.lock
+		}
+		slices.Reverse(c.Links)
+		res.Chains = append(res.Chains, c)
+	}
+	slices.SortStableFunc(res.Chains, func(x, y Chain) int { return cmp.Compare(y.Total, x.Total) })
+	for _, e := range res.Edges {
+		for i := range e.Doing {
+			d := &e.Doing[i]
+			d.Ns = e.doing[doingKey{d.Act, w.a.endPlace(d.Act, d.At), d.Object}]
+		}
+		slices.SortStableFunc(e.Doing, func(x, y Doing) int { return cmp.Compare(y.Ns, x.Ns) })
+		for s, ns := range e.taken {
+			if ns > e.TakenNs || ns == e.TakenNs && s.Stack < e.Taken.Stack {
+				e.Taken, e.TakenNs = s, ns
+			}
+		}
+		e.taken, e.doing = nil, nil
+	}
+}

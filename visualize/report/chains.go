@@ -1,0 +1,344 @@
+// Chains: what waits were spent on in the end, deadlocks, and locks that are taken in contradicting orders.
+
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/blame"
+)
+
+// unfollowed counts what chains leave out.
+func (f *facts) unfollowed() uint64 {
+	if f.blame == nil {
+		return 0
+	}
+	b := f.blame
+	return b.IntervalsLeft + b.WaitsLeft + b.LinksLeft
+}
+
+// detail is what is known of an edge's holders; nil where chains were not asked for.
+func (f *facts) detail(e *edge) *blame.Edge {
+	if f.blame == nil {
+		return nil
+	}
+	return f.blame.Edges[blame.EdgeKey{
+		Hook: e.hook, Object: e.object, Waiter: e.waiter, Owner: e.owner, Releaser: e.releaser, Stack: e.stack,
+		Release: blame.Site{Stack: e.release.stack, Hook: e.release.hook},
+	}]
+}
+
+// act is what somebody did as text: "fsync in flush", "running in copy", "waiting for mutex m".
+func (f *facts) act(act blame.Act, function string, o blame.Object) string {
+	switch act {
+	case blame.Calling:
+		return function
+	case blame.Waiting:
+		if o.Addr != 0 {
+			return "waiting for " + f.objectName(o)
+		}
+	case blame.Running, blame.Runnable, blame.OffCPU:
+		return act.String() + " in " + function
+	case blame.Unseen:
+		if function != "" {
+			return "not sampled, released in " + function
+		}
+		return "not sampled"
+	case blame.Nobody:
+		return "by nobody known"
+	case blame.Handover:
+		return "let go already"
+	case blame.TimedOut:
+		return "until the time-out"
+	case blame.Cycle:
+		return "waiting in a circle"
+	}
+	return act.String()
+}
+
+// actIn is act in at most room columns: the function's name gives way, not what was done in it.
+func (f *facts) actIn(act blame.Act, function string, o blame.Object, room int) string {
+	text := f.act(act, function, o)
+	lead, name, ok := strings.Cut(text, " in ")
+	if !ok {
+		return middle(clean(text), room)
+	}
+	lead = clean(lead) + " in "
+	return lead + shorten(name, max(8, room-columns(lead)))
+}
+
+// meanwhileActs is how many things a holder did are named under an edge.
+const meanwhileActs = 2
+
+// meanwhile says what the holder did while it was waited for.
+func (f *facts) meanwhile(e *edge, room int) []string {
+	d := f.detail(e)
+	if d == nil || d.HolderNs == 0 || len(d.Doing) == 0 {
+		return nil
+	}
+	var out []string
+	for _, x := range d.Doing[:min(meanwhileActs, len(d.Doing))] {
+		if x.Act == blame.Nobody || x.Act == blame.TimedOut {
+			continue
+		}
+		lead := percent(float64(x.Ns), float64(e.total)) + " "
+		out = append(out, lead+f.actIn(x.Act, x.Func, x.Object, max(8, room-columns(lead))))
+	}
+	return out
+}
+
+// chainLines is a table of the heaviest chains whose first wait is, or is not, for a lock.
+func (f *facts) chainLines(o Options, heading string, lock bool) []string {
+	if f.blame == nil {
+		return nil
+	}
+	var chains []*blame.Chain
+	for i := range f.blame.Chains {
+		if c := &f.blame.Chains[i]; c.Lock == lock {
+			chains = append(chains, c)
+		}
+	}
+	if len(chains) == 0 {
+		return nil
+	}
+	n := min(o.Top, len(chains))
+	t := &table{columns: []column{
+		{title: "total", right: true}, {title: "longest", right: true}, {title: "count", right: true},
+		{title: "waited in ◂ for whom ◂ … ◂ what that one did", flex: 1},
+	}, indent: 2}
+	for _, c := range chains[:n] {
+		t.add(duration(c.Total), duration(c.Max), group(c.Count), "")
+	}
+	w := t.widths(o.Width)
+	for i, c := range chains[:n] {
+		t.rows[i][3] = f.linkText(&c.Links[0], w[3])
+	}
+	lines := t.under(o, func(i, room int) []string {
+		c := chains[i]
+		var out []string
+		for j := 1; j < len(c.Links); j++ {
+			out = append(out, f.linkText(&c.Links[j], room))
+		}
+		if c.By == 0 {
+			return append(out, f.actIn(c.End, c.Func, blame.Object{}, room))
+		}
+		who := middle(clean(f.threadName(c.By)), max(8, room/2)) + ": "
+		return append(out, who+f.actIn(c.End, c.Func, blame.Object{}, max(8, room-columns(who))))
+	})
+	t = &table{indent: 2}
+	t.more(n, len(chains))
+	return titled(o, heading, append(lines, t.lines(o)...))
+}
+
+// linkText is "thread in function (mutex m)" in at most room columns.
+func (f *facts) linkText(l *blame.Link, room int) string {
+	text := whoWhere(f.threadName(l.Thread), l.Func, true, room)
+	if name := f.frames.Variable(l.Object.Addr); name != "" {
+		if more := " (" + l.Kind + " " + name + ")"; columns(text)+columns(more) <= room {
+			text += more
+		}
+	}
+	return text
+}
+
+// deadlockLines names the deadlocks.
+func (f *facts) deadlockLines(o Options) []string {
+	if f.blame == nil || len(f.blame.Deadlocks) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, d := range f.blame.Deadlocks {
+		lines = append(lines, fmt.Sprintf("  %s, for %s, to the end:", plural(uint64(len(d.Threads)), "thread"), inline(duration(int64(d.Until-d.Since)))))
+		for i, h := range d.Threads {
+			next := d.Threads[(i+1)%len(d.Threads)].Thread
+			text := fmt.Sprintf("%s in %s waits for %s, which %s has", f.threadName(h.Thread), f.culprit(site{h.At.Stack, h.At.Hook}),
+				f.objectName(h.Object), f.threadName(next))
+			lines = append(lines, "    "+middle(clean(text), o.Width-4))
+		}
+	}
+	out := titled(o, "Deadlock", lines)
+	out[1] = paint(o.Color, red, "Deadlock")
+	return out
+}
+
+// inversionLines names locks that are taken in contradicting orders.
+func (f *facts) inversionLines(o Options) []string {
+	if f.blame == nil || len(f.blame.Inversions) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, inv := range f.blame.Inversions[:min(o.Top, len(f.blame.Inversions))] {
+		for i, x := range inv.Orders {
+			mark := "    "
+			if i == 0 {
+				mark = "  • "
+			}
+			text := fmt.Sprintf("%s in %s waited for %s while it had %s (%s)", f.threadName(x.Thread), f.culprit(site{x.At.Stack, x.At.Hook}),
+				f.objectName(x.Inner), f.objectName(x.Outer), plural(x.Count, "time"))
+			for j, l := range wrap("", []string{text}, o.Width-4) {
+				if j > 0 {
+					mark = "      "
+				}
+				lines = append(lines, mark+middle(l, o.Width-columns(mark)))
+			}
+		}
+	}
+	return titled(o, "Locks taken in contradicting orders: they can deadlock", lines)
+}
+
+type jsonEdge struct {
+	Kind          string     `json:"kind"`
+	Object        string     `json:"object"`
+	Address       string     `json:"address"`
+	Process       int        `json:"process"`
+	Waiter        *jsonWho   `json:"waiter"`
+	Holder        *jsonWho   `json:"holder"`
+	Releaser      *jsonWho   `json:"releaser"`
+	Certain       uint64     `json:"certain"`
+	Count         uint64     `json:"count"`
+	TotalNs       int64      `json:"total_ns"`
+	MaxNs         int64      `json:"max_ns"`
+	TimedOut      uint64     `json:"timed_out"`
+	Open          uint64     `json:"open"`
+	WaiterStack   []string   `json:"waiter_stack"`
+	HolderStack   []string   `json:"holder_stack"`
+	ReleaserStack []string   `json:"releaser_stack"`
+	HolderDoing   []jsonDoes `json:"holder_doing"`
+}
+
+type jsonDoes struct {
+	What string `json:"what"`
+	Act  string `json:"act"`
+	Ns   int64  `json:"ns"`
+}
+
+type jsonBlame struct {
+	Chains     []jsonChain     `json:"chains"`
+	Deadlocks  []jsonDeadlock  `json:"deadlocks"`
+	Inversions []jsonInversion `json:"inversions"`
+}
+
+type jsonChain struct {
+	TotalNs int64      `json:"total_ns"`
+	MaxNs   int64      `json:"max_ns"`
+	Count   uint64     `json:"count"`
+	Lock    bool       `json:"lock"`
+	Links   []jsonLink `json:"links"`
+	End     jsonEnd    `json:"end"`
+}
+
+type jsonLink struct {
+	Thread   *jsonWho `json:"thread"`
+	Kind     string   `json:"kind"`
+	Object   string   `json:"object"`
+	Address  string   `json:"address"`
+	Function string   `json:"function"`
+	Stack    []string `json:"stack"`
+	SinceNs  *int64   `json:"since_ns,omitempty"` // deadlocks
+}
+
+type jsonEnd struct {
+	Act    string   `json:"act"`
+	What   string   `json:"what"`
+	Thread *jsonWho `json:"thread"`
+	Stack  []string `json:"stack"`
+}
+
+type jsonDeadlock struct {
+	SinceNs  int64      `json:"since_ns"`
+	LastedNs int64      `json:"lasted_ns"`
+	Threads  []jsonLink `json:"threads"`
+}
+
+type jsonInversion struct {
+	Orders []jsonOrder `json:"orders"`
+}
+
+type jsonOrder struct {
+	Outer        string   `json:"outer"`
+	OuterAddress string   `json:"outer_address"`
+	Inner        string   `json:"inner"`
+	InnerAddress string   `json:"inner_address"`
+	Thread       *jsonWho `json:"thread"`
+	Count        uint64   `json:"count"`
+	Function     string   `json:"function"`
+	Stack        []string `json:"stack"`
+}
+
+// holder is who had an edge's object when the waits began: the owner, or, for locks that do not tell, who let go.
+func (f *facts) holder(e *edge) trace.ThreadID {
+	if e.owner == 0 && f.locking.Wait(e.hook, e.stack) {
+		return e.releaser
+	}
+	return e.owner
+}
+
+func address(a uint64) string { return fmt.Sprintf("%#x", a) }
+
+func (f *facts) jsonEdge(e *edge) jsonEdge {
+	o := blame.Object{Proc: f.thread(e.waiter).Proc, Addr: e.object}
+	out := jsonEdge{
+		Kind: f.kind(e.hook), Object: f.objectName(o), Address: address(e.object),
+		Waiter: f.who(e.waiter), Holder: f.who(f.holder(e)), Releaser: f.who(e.releaser),
+		Certain: e.sure, Count: e.count, TotalNs: e.total, MaxNs: e.max, TimedOut: e.timedOut, Open: e.open,
+		WaiterStack: f.stack(site{e.stack, e.hook}), HolderStack: []string{}, ReleaserStack: f.stack(e.release),
+		HolderDoing: []jsonDoes{},
+	}
+	if out.Waiter != nil {
+		out.Process = out.Waiter.PID
+	}
+	if d := f.detail(e); d != nil {
+		out.HolderStack = f.stack(site{d.Taken.Stack, d.Taken.Hook})
+		for _, x := range d.Doing {
+			out.HolderDoing = append(out.HolderDoing, jsonDoes{f.act(x.Act, x.Func, x.Object), x.Act.String(), x.Ns})
+		}
+	}
+	return out
+}
+
+// jsonBlame is what --locks has beside edges; cut says how many of n there is room for.
+func (f *facts) jsonBlame(cut func(n int) int) *jsonBlame {
+	if f.blame == nil {
+		return nil
+	}
+	out := &jsonBlame{Chains: []jsonChain{}, Deadlocks: []jsonDeadlock{}, Inversions: []jsonInversion{}}
+	link := func(t trace.ThreadID, at blame.Site, kind string, o blame.Object) jsonLink {
+		s := site{at.Stack, at.Hook}
+		return jsonLink{Thread: f.who(t), Kind: kind, Object: f.objectName(o), Address: address(o.Addr), Function: f.culprit(s), Stack: f.stack(s)}
+	}
+	for i := range f.blame.Chains[:cut(len(f.blame.Chains))] {
+		c := &f.blame.Chains[i]
+		j := jsonChain{TotalNs: c.Total, MaxNs: c.Max, Count: c.Count, Lock: c.Lock, Links: []jsonLink{}}
+		for _, l := range c.Links {
+			j.Links = append(j.Links, link(l.Thread, l.At, l.Kind, l.Object))
+		}
+		j.End = jsonEnd{c.End.String(), f.act(c.End, c.Func, blame.Object{}), f.who(c.By), f.stack(site{c.At.Stack, c.At.Hook})}
+		out.Chains = append(out.Chains, j)
+	}
+	for _, d := range f.blame.Deadlocks {
+		j := jsonDeadlock{SinceNs: int64(d.Since - f.meta.StartNs), LastedNs: int64(d.Until - d.Since), Threads: []jsonLink{}}
+		for _, h := range d.Threads {
+			l := link(h.Thread, h.At, h.Kind, h.Object)
+			since := int64(h.Since - f.meta.StartNs)
+			l.SinceNs = &since
+			j.Threads = append(j.Threads, l)
+		}
+		out.Deadlocks = append(out.Deadlocks, j)
+	}
+	for _, inv := range f.blame.Inversions {
+		j := jsonInversion{}
+		for _, x := range inv.Orders {
+			s := site{x.At.Stack, x.At.Hook}
+			j.Orders = append(j.Orders, jsonOrder{
+				f.objectName(x.Outer), address(x.Outer.Addr), f.objectName(x.Inner), address(x.Inner.Addr), f.who(x.Thread), x.Count,
+				f.culprit(s), f.stack(s),
+			})
+		}
+		out.Inversions = append(out.Inversions, j)
+	}
+	out.Chains = slices.Clip(out.Chains)
+	return out
+}
