@@ -5,6 +5,7 @@ import "fmt"
 // Snapshot is what was read back of a tracer, record by record. The zero value is not usable: NewSnapshot.
 type Snapshot struct {
 	have  []bool
+	late  map[uint64]bool
 	size  func(stamp uint64) int
 	last  map[uint32]uint64 // producer → its newest (number + 1) seen so far
 	count int
@@ -41,6 +42,17 @@ func (s *Snapshot) Add(p []byte) {
 	}
 }
 
+// Late says of records that their writer was off the processor for long after it took the stamp: where such a
+// record is stored, it is among much newer ones, and says nothing of how far back the history goes.
+func (s *Snapshot) Late(stamps []uint64) {
+	if s.late == nil {
+		s.late = map[uint64]bool{}
+	}
+	for _, st := range stamps {
+		s.late[st] = true
+	}
+}
+
 // Err is the first record that was not sound.
 func (s *Snapshot) Err() error { return s.err }
 
@@ -54,12 +66,14 @@ type History struct {
 	LatestBytes, LatestPayload int
 	LatestRecords              int
 
-	// Loss is the share of bytes missing between the oldest and the newest record that are kept.
+	// Loss is the share of bytes missing between the oldest and the newest record that are kept, the oldest being
+	// one that was written in time. Fragments count from there as well.
 	Loss float64
 	// Fragments is how many runs of records without a gap the snapshot consists of.
 	Fragments int
 	// NewestMissing is how many of the newest records are missing: what a tracer that drops the newest loses.
 	NewestMissing int
+	Late          int // records written late: see Snapshot.Late
 }
 
 // History judges the snapshot. footprint gives the bytes that a record of n bytes takes in the buffer.
@@ -67,7 +81,7 @@ type History struct {
 // The latest fragment ends at the newest record that is kept, as the paper's does; what is missing after it
 // is told in NewestMissing.
 func (s *Snapshot) History(footprint func(n int) int) History {
-	h := History{Written: len(s.have), Kept: s.count}
+	h := History{Written: len(s.have), Kept: s.count, Late: len(s.late)}
 	newest := len(s.have) - 1
 	for newest >= 0 && !s.have[newest] {
 		newest--
@@ -80,7 +94,7 @@ func (s *Snapshot) History(footprint func(n int) int) History {
 		h.LatestRecords++
 	}
 	oldest := 0
-	for oldest < newest && !s.have[oldest] {
+	for oldest < newest && (!s.have[oldest] || s.late[uint64(oldest)]) {
 		oldest++
 	}
 	missing, all := 0, 0

@@ -51,6 +51,17 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestLate: a record that was written late does not stretch the range back to its stamp, but one that is missing
+// is missing however late it was written.
+func TestLate(t *testing.T) {
+	s := snap(t, "x...xx.x")
+	s.Late([]uint64{0, 6})
+	h := s.History(func(n int) int { return n })
+	if h.Loss != 0.25 || h.Fragments != 2 || h.LatestRecords != 1 || h.Late != 2 {
+		t.Errorf("%+v", h)
+	}
+}
+
 // TestPaperFigure5: the example with which the paper explains the effectivity ratio. Four cores with four
 // entries each; kept are ts 1, 10, 11, 13, 15–20; the latest fragment is ts 15 to 20: 6 of 16.
 func TestPaperFigure5(t *testing.T) {

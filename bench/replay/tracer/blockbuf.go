@@ -1,0 +1,55 @@
+package tracer
+
+import (
+	"fmt"
+
+	"github.com/hbtrace/hbtrace/blockbuf"
+)
+
+// blockbuf.go: this project's block buffer; one slot for each core.
+
+// Mappings are the ways in which the block buffer can map positions to blocks.
+var Mappings = []string{""}
+
+type block struct{ buf *blockbuf.Buffer }
+
+func newBlockbuf(c Config) (Tracer, error) {
+	if c.Mapping != "" || c.Active != 0 {
+		return nil, fmt.Errorf("this block buffer has no mapping %q with %d active blocks a core", c.Mapping, c.Active)
+	}
+	buf, err := blockbuf.New(blockbuf.Options{Bytes: c.Bytes, BlockBytes: c.BlockBytes, Slots: c.Cores})
+	if err != nil {
+		return nil, err
+	}
+	return &block{buf}, nil
+}
+
+func (b *block) Producer(core, _ int) Producer { return blockWriter{b.buf.Writer(core)} }
+
+type blockWriter struct{ w *blockbuf.Writer }
+
+func (w blockWriter) Write(p []byte) bool { return w.w.Write(p) == nil }
+
+func (w blockWriter) Reserve(n int) ([]byte, func(), bool) {
+	r, err := w.w.Reserve(n)
+	return r.Data, r.Commit, err == nil
+}
+
+func (b *block) Walk(f func(p []byte)) error {
+	for _, k := range b.buf.Snapshot() {
+		if !k.Records(func(p []byte) bool { f(p); return true }) {
+			return fmt.Errorf("block at position %d is not well formed", k.Pos)
+		}
+	}
+	return nil
+}
+
+func (b *block) WalkLive(f func(p []byte)) error { return b.Walk(f) }
+func (b *block) Resize(bytes int) error          { return b.buf.Resize(bytes) }
+func (b *block) Footprint(n int) int             { return n + 1 } // a length below 128 takes a byte
+func (b *block) Close() error                    { return b.buf.Close() }
+
+func (b *block) Counters() map[string]int {
+	s := b.buf.Stats()
+	return map[string]int{"opened": int(s.Head), "closed lagging": int(s.ClosedLagging), "skipped": int(s.Skipped), "unused bytes": int(s.UnusedBytes)}
+}

@@ -1,0 +1,4 @@
+package main
+
+// cycles reads the time-stamp counter.
+func cycles() uint64
