@@ -98,6 +98,7 @@ func run(o options) error {
 	if err != nil {
 		return err
 	}
+	defer dropTools(replays)
 	watch := newStopwatch()
 	var results []Result
 	missing := map[string]bool{}
