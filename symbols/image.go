@@ -39,6 +39,7 @@ type image struct {
 	heap    int64  // bytes of sections on the heap
 	maps    [][]byte
 	cache   map[string][]byte
+	read    map[*elf.Section][]byte
 }
 
 // openRegular opens a file for reading; anything but a regular file is refused, without blocking on a FIFO.
@@ -69,7 +70,7 @@ func newImage(path string, f ReaderAtCloser) (im *image, err error) {
 			im = nil
 		}
 	}()
-	im = &image{path: path, f: f, size: -1, cache: map[string][]byte{}}
+	im = &image{path: path, f: f, size: -1, cache: map[string][]byte{}, read: map[*elf.Section][]byte{}}
 	if of, ok := f.(*os.File); ok {
 		st, err := of.Stat()
 		if err != nil {
@@ -102,7 +103,7 @@ func (im *image) close() error {
 	for _, m := range im.maps {
 		errs = append(errs, unix.Munmap(m))
 	}
-	im.maps, im.cache, im.elf = nil, nil, nil
+	im.maps, im.cache, im.read, im.elf = nil, nil, nil, nil
 	return errors.Join(append(errs, im.f.Close())...)
 }
 
@@ -128,8 +129,20 @@ func (im *image) debugSection(name string) ([]byte, error) {
 	return b, nil
 }
 
-// contents returns a section's uncompressed bytes, nil for sections that have none in this file.
+// contents returns a section's uncompressed bytes, nil for sections that have none in this file. They are valid until
+// close and must not be written.
 func (im *image) contents(s *elf.Section) ([]byte, error) {
+	if b, ok := im.read[s]; ok {
+		return b, nil
+	}
+	b, err := im.readSection(s)
+	if err == nil {
+		im.read[s] = b
+	}
+	return b, err
+}
+
+func (im *image) readSection(s *elf.Section) ([]byte, error) {
 	if s == nil || s.Type == elf.SHT_NOBITS || s.Size == 0 {
 		return nil, nil
 	}

@@ -136,6 +136,11 @@ func (m *module) resolve(addr uint64, unit int32, l *lookup) []trace.SymFrame {
 			return f
 		}
 	}
+	if m.gotab != nil {
+		if f := m.gotab.frames(addr); f != nil {
+			return f
+		}
+	}
 	if symbol == "" {
 		return nil
 	}

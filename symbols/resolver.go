@@ -56,6 +56,7 @@ type module struct {
 	syms   *symtab    // nil: none
 	vars   *symtab    // of variables; nil: not asked for yet, or none
 	dw     *dwarfInfo // nil: none
+	gotab  *goTable   // nil: none, or there is DWARF
 
 	problems atomic.Int64 // with parts of the debug information; Notes reads it without mu
 }
@@ -192,7 +193,7 @@ func (m *module) release() error {
 	for _, im := range m.images {
 		errs = append(errs, im.close())
 	}
-	m.images, m.syms, m.vars, m.dw = nil, nil, nil, nil
+	m.images, m.syms, m.vars, m.dw, m.gotab = nil, nil, nil, nil, nil
 	m.names.forget()
 	return errors.Join(errs...)
 }
@@ -250,7 +251,18 @@ func (r *Resolver) load(m *module) {
 	}
 	r.loadSymbols(m, main)
 	r.loadDebugInfo(m, main, extra)
-	if m.dw == nil && (m.syms == nil || len(m.syms.syms) == m.syms.stubs) {
+	if main != nil && main.isGo() && m.dw == nil {
+		err := guarded(func() {
+			var err error
+			if m.gotab, err = openGoTable(main); err != nil {
+				r.note("module %s: %v", m.m.Path, err)
+			}
+		})
+		if err != nil {
+			r.note("module %s: Go's function table: %v", m.m.Path, err)
+		}
+	}
+	if m.dw == nil && m.gotab == nil && (m.syms == nil || len(m.syms.syms) == m.syms.stubs) {
 		r.note("module %s: no symbols: build it without stripping, or install its debug package", m.m.Path)
 	}
 	if extra == nil && main.elf.Section(".gnu_debugdata") != nil && !main.hasSymtab() {

@@ -1,0 +1,5 @@
+//go:build !usecgo
+
+package main
+
+func foreign() int { return 1 }
