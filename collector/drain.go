@@ -79,6 +79,8 @@ type session struct {
 	finishing          bool
 	lostInGone         uint64
 	quiet              map[uint32]sampler.Quiet
+	code               map[uint32]*codeFiles // of processes that make code
+	forkedFrom         map[uint32]uint32     // by fork without exec
 
 	publishing sync.WaitGroup // of unwind tables, beside the recording
 
@@ -97,7 +99,7 @@ func (s *session) pipeline() error {
 	var err error
 	s.sent, s.samples = map[trace.ThreadID]uint64{}, map[trace.ThreadID]uint64{}
 	s.waited = map[uint64]struct{}{}
-	s.quiet = map[uint32]sampler.Quiet{}
+	s.quiet, s.forkedFrom = map[uint32]sampler.Quiet{}, map[uint32]uint32{}
 	s.threads, s.processes = map[uint32]struct{}{}, map[uint32]struct{}{}
 	s.ring = concurrentring.NewReader(s.seg)
 	s.stacks = stacktable.New(stacktable.Options{})
@@ -118,6 +120,7 @@ func (s *session) pipeline() error {
 			if err != nil {
 				return nil
 			}
+			s.meetCode(uid, pid, m)
 			return m
 		},
 		File: func(uid uint32, path string) assemble.File {
@@ -134,6 +137,9 @@ func (s *session) pipeline() error {
 		},
 		OnProcess: func(p trace.Process) {
 			s.processes[uint32(p.ID)] = struct{}{}
+			if p.Forked && p.Parent != 0 {
+				s.forkedFrom[uint32(p.ID)] = uint32(p.Parent)
+			}
 			if q := s.quiet[uint32(p.ID)]; q != sampler.QuietNo {
 				p.Doubt.SyncOnly = true
 			}
@@ -362,6 +368,9 @@ func (s *session) close() {
 		p.id.close()
 	}
 	s.mu.Unlock()
+	for _, c := range s.code {
+		c.close()
+	}
 	if s.epoll >= 0 {
 		unix.Close(s.epoll)
 	}

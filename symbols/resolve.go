@@ -60,6 +60,9 @@ type batch struct {
 
 // named looks up addrs, which are sorted. m.mu is held.
 func (r *Resolver) named(m *module, addrs []uint64) [][]trace.SymFrame {
+	if m.m.Kind == trace.ModuleAnon {
+		return r.code(m, addrs)
+	}
 	b := &batch{m: m, addrs: addrs, at: make([]int32, len(addrs)), got: make([][]trace.SymFrame, len(addrs))}
 	units := make([]int32, len(addrs))
 	for i, a := range addrs {

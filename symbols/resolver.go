@@ -29,6 +29,9 @@ type Options struct {
 	// Open opens a file in place of os.Open; nil means the operating system, regular files only. It may be called
 	// from several goroutines.
 	Open func(path string) (ReaderAtCloser, error)
+	// Code opens what a process wrote about the code in its memory m, a module of kind trace.ModuleAnon, best first.
+	// The Resolver closes the files. nil: nothing is known of such code.
+	Code func(m trace.Module) []CodeFile
 }
 
 // Resolver finds and caches debug information of modules. It is safe for concurrent use; different modules are

@@ -138,6 +138,7 @@ type Module struct {
 	Path    string // as mapped; "[vdso]" for the vDSO
 	BuildID string // lower-case hex; "" none
 	Kind    ModuleKind
+	Proc    ProcID // of ModuleAnon: whose memory it is
 	// Where it was mapped first; pprof wants a range. Bias = address - ELF virtual address.
 	Lo, Hi, Bias uint64
 	// Variables are the module's that threads waited for, by ELF virtual address of what they waited for.

@@ -2,8 +2,10 @@
 package assemble
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hbtrace/hbtrace/segment"
 	"github.com/hbtrace/hbtrace/trace"
@@ -61,7 +63,7 @@ func (r *registry) id(k moduleKey, lo, hi, bias uint64) trace.ModuleID {
 	id := trace.ModuleID(len(r.ids) + 1)
 	r.ids[k] = id
 	if r.on != nil {
-		r.on(trace.Module{ID: id, Path: k.path, BuildID: k.buildID, Kind: k.kind, Lo: lo, Hi: hi, Bias: bias})
+		r.on(trace.Module{ID: id, Path: k.path, BuildID: k.buildID, Kind: k.kind, Proc: trace.ProcID(k.proc), Lo: lo, Hi: hi, Bias: bias})
 	}
 	return id
 }
@@ -75,9 +77,11 @@ type mapping struct {
 
 // space is one process's address space.
 type space struct {
-	all   []mapping // ascending by time
-	flat  []mapping // disjoint, ascending by address; nil when all has changed
-	last  int       // index in flat that was found last
+	all   []mapping      // ascending by time
+	flat  []mapping      // disjoint, ascending by address; nil when all has changed
+	last  int            // index in flat that was found last
+	anon  trace.ModuleID // of the process's executable memory without a file; 0 none was seen
+	blind bool           // the address that was looked up last was found nowhere, without a look at maps
 	files map[string]File
 
 	// asked is when maps were read last; pause is how long to leave them alone then.
@@ -183,9 +187,11 @@ func (a *Assembler) find(p *process, addr uint64) *mapping {
 	if m := s.lookup(addr); m != nil {
 		return m
 	}
+	s.blind = true
 	if a.cfg.Maps == nil || p.isGone || (s.asked != 0 && a.latest-s.asked < s.pause) {
 		return nil
 	}
+	s.blind = false
 	s.asked = max(a.latest, 1)
 	a.stats.MapsReads++
 	if a.addMaps(p, a.cfg.Maps(p.uid)) {
@@ -206,6 +212,7 @@ func (a *Assembler) inherit(p *process) {
 	if parent.space.heir {
 		a.inherit(parent) // ends: heir was cleared on the way here
 	}
+	p.space.anon = cmp.Or(p.space.anon, parent.space.anon)
 	for _, m := range parent.space.all {
 		if p.meta.Start == 0 || m.time <= p.meta.Start {
 			p.space.add(m)
@@ -245,6 +252,9 @@ func (a *Assembler) addMapping(p *process, path string, lo, hi, bias uint64, tim
 		key.buildID = a.file(p, path).BuildID
 	}
 	if id := a.mods.id(key, lo, hi, bias); id != 0 {
+		if key.kind == trace.ModuleAnon {
+			p.space.anon = id
+		}
 		p.space.add(mapping{lo: lo, hi: hi, bias: bias, time: time, id: id})
 	}
 }
@@ -269,7 +279,7 @@ func (a *Assembler) addMaps(p *process, entries []MapsEntry) (found bool) {
 			continue
 		}
 		bias := uint64(0)
-		if e.Path != "" && e.Path[0] == '/' {
+		if e.Path != "" && e.Path[0] == '/' && !(memory(e.Path) && a.file(p, e.Path).Loads == nil) {
 			bias = e.Lo - vaddr(a.file(p, e.Path).Loads, e.Offset)
 		} else if e.Path == "[vdso]" {
 			bias = e.Lo
@@ -280,6 +290,11 @@ func (a *Assembler) addMaps(p *process, entries []MapsEntry) (found bool) {
 		found = true
 	}
 	return found
+}
+
+// memory says that a path is no name in a file system: a memfd, as .NET makes for its code, or shared memory.
+func memory(path string) bool {
+	return strings.HasPrefix(path, "/memfd:") || strings.HasPrefix(path, "/dev/zero") || strings.HasPrefix(path, "/SYSV")
 }
 
 // vaddr is the ELF virtual address of a file offset. Without program headers it is taken to be equal, as it is

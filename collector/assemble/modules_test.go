@@ -192,7 +192,6 @@ func TestMapsFallback(t *testing.T) {
 		{g, 0x500010, "/no/headers", trace.ModuleELF, 0x10},
 		{g, 0x600010, "[anon]", trace.ModuleAnon, 0x600010},
 		{h, 0x600010, "[anon]", trace.ModuleAnon, 0x600010},
-		{g, 0x700000, "", 0, 0x700000}, // data
 	} {
 		m, off := k.leaf(c.g, 100, c.addr)
 		if m.Path != c.path || m.Kind != c.kind || off != c.off {
@@ -202,6 +201,9 @@ func TestMapsFallback(t *testing.T) {
 	if len(k.modules) != 4 {
 		t.Errorf("anonymous memory of two processes is no one's module in common: %+v", k.modules)
 	}
+	if m, off := k.leaf(g, 150e6, 0x700000); m.ID != 0 || off != 0x700000 {
+		t.Errorf("an address in data: %+v + %#x", m, off)
+	}
 	// Unknown addresses do not make us read the maps over and over.
 	before := asked
 	for i := range trace.Ns(1000) {
@@ -209,6 +211,10 @@ func TestMapsFallback(t *testing.T) {
 	}
 	if n := asked - before; n < 1 || n > 10 {
 		t.Errorf("read %d times in a second", n)
+	}
+	// An address that maps were not read for is taken to be code that the process made since, as it has made some.
+	if m, off := k.leaf(g, 1201e6, 0x910000); m.Kind != trace.ModuleAnon || m.Proc != 1 || off != 0x910000 {
+		t.Errorf("an address that maps were not read for: %+v + %#x", m, off)
 	}
 	// What is mapped later is found.
 	maps = append(maps, MapsEntry{Lo: 0x800000, Hi: 0x801000, Exec: true, Path: "/late"})

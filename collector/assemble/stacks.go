@@ -91,7 +91,12 @@ func (a *Assembler) resolve(p *process, addr uint64, how trace.How) trace.Addr {
 	}
 	m := a.find(p, at)
 	if m == nil {
-		return trace.Addr{Off: addr}
+		if !p.space.blind {
+			return trace.Addr{Off: addr}
+		}
+		// A process that makes code maps more of it all the time: what is not known yet is most likely that, and its
+		// address stays what it is.
+		return trace.Addr{Module: p.space.anon, Off: addr}
 	}
 	return trace.Addr{Module: m.id, Off: addr - m.bias}
 }

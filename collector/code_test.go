@@ -1,0 +1,76 @@
+// Names of code that recorded programs make, with a real runtime.
+package collector
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/tracefile"
+)
+
+// cpuIn sums the CPU time of samples whose leaf is a function of a file.
+func cpuIn(t *testing.T, r *tracefile.Reader, fn, file string) (in, all int64) {
+	t.Helper()
+	for _, e := range allEvents(t, r) {
+		if e.Kind != trace.KindCPU || e.Stack == 0 {
+			continue
+		}
+		all += e.CPU
+		if f := r.Symbols(e.Stack); len(f) > 0 && f[0].Func == fn && strings.HasSuffix(f[0].File, file) && f[0].Line > 0 {
+			in += e.CPU
+		}
+	}
+	return in, all
+}
+
+// TestMadeCode records node, which tells of its code in a perf map or in a jitdump; also in a pid namespace with a /tmp
+// of its own, which are gone when names are looked up.
+func TestMadeCode(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("needs node (Debian: nodejs)")
+	}
+	script, err := filepath.Abs("testdata/fib.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The agent lies in /tmp.
+	const ownTmp = `d=$(mktemp -d) && mount -t tmpfs none $d && { cp -a /tmp/hbtrace-* $d/ 2>/dev/null; mount --bind $d /tmp; }`
+	for _, c := range []struct {
+		name    string
+		command []string
+		needs   []string // a command that has to work
+	}{
+		{"perf map", []string{node, "--perf-basic-prof", script}, nil},
+		{"jitdump", []string{node, "--perf-prof", script}, nil},
+		{"perf map in namespaces", []string{"unshare", "-m", "-p", "-f", "sh", "-c", ownTmp + ` && exec "$@"`, "sh", node, "--perf-basic-prof", script},
+			[]string{"unshare", "-m", "-p", "-f", "sh", "-c", ownTmp}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.needs != nil {
+				if out, err := exec.Command(c.needs[0], c.needs[1:]...).CombinedOutput(); err != nil {
+					t.Skipf("needs to make namespaces: %v %s", err, out)
+				}
+			}
+			dir := t.TempDir()
+			res, r, out := recordIn(t, Options{Command: c.command, Dir: dir})
+			if res.ExitStatus != 0 || strings.TrimSpace(out) == "" {
+				t.Fatalf("status %d, output %q", res.ExitStatus, out)
+			}
+			in, all := cpuIn(t, r, "fib", "fib.js")
+			t.Logf("%v of %v in fib; notes %q", time.Duration(in), time.Duration(all), res.Notes)
+			if in < 200e6 {
+				t.Errorf("%v of CPU time in fib of fib.js, want most of a second; all %v", time.Duration(in), time.Duration(all))
+			}
+			for _, p := range r.Processes() {
+				os.Remove(fmt.Sprintf("/tmp/perf-%d.map", p.PID)) // node leaves it behind
+			}
+		})
+	}
+}
