@@ -5,6 +5,9 @@
 //
 //	.debug_info + .debug_line   functions, inlined calls, file and line   dwarf.go die.go unit.go lookup.go line.go
 //	.symtab, .dynsym            function names                            symtab.go
+//	.gnu_debugdata              mini debug info (xz)                      minidebug.go
+//	.gopclntab                  Go programs, also stripped ones           pclntab.go
+//	perf maps, jitdumps         code that a process made as it ran        jit.go
 //	.plt, .plt.sec, .plt.got    stubs, as name@plt (x86-64)               plt.go
 //	separate debug files        by build id, or .gnu_debuglink and CRC    debugfile.go
 //	the vDSO                    this process' own image                   vdso.go
@@ -16,6 +19,5 @@
 // Tables are kept flat: every source is painted into one sorted list of (start, owner) that never overlaps
 // (flatmap.go), so that a look-up is a binary search whatever the input was.
 //
-// Not read: .gnu_debugdata (xz mini debug info), split DWARF (.dwo, .dwp; the skeleton's lines are used),
-// Go's pclntab of stripped Go programs, symbols of files without section headers.
+// Not read: split DWARF (.dwo, .dwp; the skeleton's lines are used), symbols of files without section headers.
 package symbols

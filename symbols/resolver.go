@@ -252,6 +252,15 @@ func (r *Resolver) load(m *module) {
 	if main == nil && extra == nil {
 		return
 	}
+	if main != nil && !main.hasSymtab() && (extra == nil || !extra.hasSymtab()) {
+		mini, err := miniDebug(main)
+		if err != nil {
+			r.note("module %s: .gnu_debugdata: %v: not used", m.m.Path, err)
+		}
+		if mini != nil {
+			m.images = append(m.images, mini)
+		}
+	}
 	r.loadSymbols(m, main)
 	r.loadDebugInfo(m, main, extra)
 	if main != nil && main.isGo() && m.dw == nil {
@@ -267,9 +276,6 @@ func (r *Resolver) load(m *module) {
 	}
 	if m.dw == nil && m.gotab == nil && (m.syms == nil || len(m.syms.syms) == m.syms.stubs) {
 		r.note("module %s: no symbols: build it without stripping, or install its debug package", m.m.Path)
-	}
-	if extra == nil && main.elf.Section(".gnu_debugdata") != nil && !main.hasSymtab() {
-		r.note("module %s: exported names only: its .gnu_debugdata (xz) is not read; install its debug package", m.m.Path)
 	}
 }
 
