@@ -74,3 +74,52 @@ func TestMadeCode(t *testing.T) {
 		})
 	}
 }
+
+// TestReplacedWhileRunning records a program that is compiled anew while it runs, and one that is deleted: names are those
+// of the file that ran.
+func TestReplacedWhileRunning(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("needs gcc for the test program")
+	}
+	const head = "#define _GNU_SOURCE\n#include <stdio.h>\n#include <stdlib.h>\n#include <time.h>\n#include <unistd.h>\n"
+	const source = `volatile unsigned long sum;
+__attribute__((noinline)) void NAME(void) { for (int i = 0; i < 1000000; i++) sum += i; }
+int main(void) { struct timespec t; act(); do { NAME(); clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); } while (t.tv_sec < 1 && t.tv_nsec < 500000000); puts("done"); }
+`
+	for _, id := range []string{"sha1", "none"} {
+		for _, how := range []string{"replaced", "deleted"} {
+			t.Run(how+", build id "+id, func(t *testing.T) {
+				dir := t.TempDir()
+				build := func(out, name string, body string) {
+					src := filepath.Join(dir, name+".c")
+					code := head + "static void act(void) { " + body + " }\n" + strings.ReplaceAll(source, "NAME", name)
+					if err := os.WriteFile(src, []byte(code), 0o644); err != nil {
+						t.Fatal(err)
+					}
+					if b, err := exec.Command("gcc", "-O1", "-g", "-Wl,--build-id="+id, "-o", out, src).CombinedOutput(); err != nil {
+						t.Fatalf("%v\n%s", err, b)
+					}
+				}
+				prog, other := filepath.Join(dir, "prog"), filepath.Join(dir, "other")
+				build(other, "impostor", "")
+				act := `if (rename("` + other + `", "` + prog + `")) abort();`
+				if how == "deleted" {
+					act = `if (remove("` + prog + `")) abort();`
+				}
+				// Some time after the start: what happens before the agent has spoken cannot be told apart.
+				build(prog, "original", "usleep(300000); "+act)
+				res, r, out := recordIn(t, Options{Command: []string{prog}})
+				if res.ExitStatus != 0 || out != "done\n" {
+					t.Fatalf("status %d, output %q", res.ExitStatus, out)
+				}
+				in, all := cpuIn(t, r, "original", "original.c")
+				if in < all/2 || in == 0 {
+					t.Errorf("%v of %v in original; notes %q", time.Duration(in), time.Duration(all), res.Notes)
+				}
+				if wrong, _ := cpuIn(t, r, "impostor", ".c"); wrong > 0 {
+					t.Errorf("%v in a function that never ran", time.Duration(wrong))
+				}
+			})
+		}
+	}
+}

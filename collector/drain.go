@@ -32,6 +32,9 @@ const (
 	graceForForks = 300 * time.Millisecond
 )
 
+// maxKept is how many mapped objects are kept open, so that they can be read when they have been replaced.
+const maxKept = 1024
+
 // maxWaited is how many locks and conditions are looked for among a program's variables.
 const maxWaited = 4096
 
@@ -109,6 +112,10 @@ func (s *session) pipeline() error {
 		return fmt.Errorf("make a history of %d bytes: %w", s.opt.BufferBytes, err)
 	}
 	s.writer, s.reader = s.buf.Writer(0), s.buf.NewReader()
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		s.files.Keep = int(min(limit.Cur/4, maxKept))
+	}
 	s.asm = assemble.New(assemble.Config{
 		Stacks: s.stacks, Segment: s.seg, Sink: s.event,
 		Maps: func(uid uint32) []assemble.MapsEntry {
@@ -368,6 +375,7 @@ func (s *session) close() {
 		p.id.close()
 	}
 	s.mu.Unlock()
+	s.files.Close()
 	for _, c := range s.code {
 		c.close()
 	}

@@ -71,7 +71,7 @@ func (s *session) symbolise(hurry <-chan struct{}) {
 			byModule[n.Addr.Module] = append(byModule[n.Addr.Module], n.Lookup())
 		}
 	}
-	r := symbols.NewResolver(symbols.Options{Code: s.codeOf})
+	r := symbols.NewResolver(symbols.Options{Code: s.codeOf, Kept: s.keptFile})
 	defer r.Close()
 	for _, m := range s.modules {
 		addrs, waited := byModule[m.ID], s.waitedIn(&m)
@@ -110,6 +110,14 @@ func (s *session) symbolise(hurry <-chan struct{}) {
 		lines = append(lines[:few:few], fmt.Sprintf("and %d more modules without full symbols (hbtrace report shows them as module+0xoffset)", len(lines)-few))
 	}
 	s.notes.add(lines...)
+}
+
+// keptFile is the file that was mapped as a module.
+func (s *session) keptFile(m trace.Module) symbols.ReaderAtCloser {
+	if f := s.files.Kept(m.Path, m.BuildID); f != nil {
+		return f
+	}
+	return nil // not a nil *os.File in an interface
 }
 
 // waitedIn lists what threads waited for in a module's data, as ELF virtual addresses.

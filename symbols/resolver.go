@@ -29,6 +29,9 @@ type Options struct {
 	// Open opens a file in place of os.Open; nil means the operating system, regular files only. It may be called
 	// from several goroutines.
 	Open func(path string) (ReaderAtCloser, error)
+	// Kept opens the very file that was mapped as module m, whatever its path stands for by now; nil where it was not
+	// kept, and then the path is opened.
+	Kept func(m trace.Module) ReaderAtCloser
 	// Code opens what a process wrote about the code in its memory m, a module of kind trace.ModuleAnon, best first.
 	// The Resolver closes the files. nil: nothing is known of such code.
 	Code func(m trace.Module) []CodeFile
@@ -332,6 +335,17 @@ func (r *Resolver) loadDebugInfo(m *module, main, extra *image) {
 // openMain opens the file that was recorded; nil, with a note, when it cannot be had.
 func (r *Resolver) openMain(m trace.Module) *image {
 	path, deleted := strings.CutSuffix(m.Path, deletedSuffix)
+	if r.o.Kept != nil {
+		if f := r.o.Kept(m); f != nil {
+			im, err := newImage(r.rooted(path), f)
+			if err == nil && (m.BuildID == "" || im.buildID == m.BuildID) {
+				return im
+			}
+			if err == nil {
+				im.close()
+			}
+		}
+	}
 	if !filepath.IsAbs(path) {
 		r.note("module %s: not a file", m.Path)
 		return nil

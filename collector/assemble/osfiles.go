@@ -61,9 +61,36 @@ func parseMaps(b []byte) []MapsEntry {
 // unescape undoes what the kernel does to newlines in paths.
 func unescape(path string) string { return strings.ReplaceAll(path, `\012`, "\n") }
 
-// FileCache looks into mapped files, each once, whichever processes map it.
+// FileCache looks into mapped files, each once, whichever processes map it. It keeps objects open: what was mapped is then
+// still there when its name stands for another file, or for none.
 type FileCache struct {
+	Keep int // objects that are kept open at most
+
 	known map[fileKey]File
+	kept  map[keptKey]*os.File
+}
+
+type keptKey struct{ path, buildID string }
+
+// Kept returns the object that a module is of, from its beginning, nil when it is not kept. The caller closes it.
+func (c *FileCache) Kept(path, buildID string) *os.File {
+	f := c.kept[keptKey{path, buildID}]
+	if f == nil {
+		return nil
+	}
+	again, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return nil
+	}
+	return again
+}
+
+// Close lets go of all files.
+func (c *FileCache) Close() {
+	for _, f := range c.kept {
+		f.Close()
+	}
+	c.kept = nil
 }
 
 type fileKey struct {
@@ -83,36 +110,78 @@ func (c *FileCache) Look(pid int, path string) File {
 	if !strings.HasPrefix(path, "/") {
 		return File{}
 	}
-	path = strings.TrimSuffix(path, " (deleted)")
+	if strings.HasSuffix(path, deleted) {
+		// At that name there may be another file now.
+		if pid > 0 {
+			for _, name := range mappedNames(pid, path) {
+				if f, ok := c.open(name, path); ok {
+					return f
+				}
+			}
+		}
+		return File{}
+	}
 	if pid > 0 {
-		if f, ok := c.open(filepath.Join(fmt.Sprintf("/proc/%d/root", pid), path)); ok {
+		if f, ok := c.open(filepath.Join(fmt.Sprintf("/proc/%d/root", pid), path), path); ok {
 			return f
 		}
 	}
-	f, _ := c.open(path)
+	f, _ := c.open(path, path)
 	return f
 }
 
-func (c *FileCache) open(name string) (File, bool) {
+const deleted = " (deleted)" // what the kernel appends to names of files that have none any more
+
+// mappedNames are names under /proc of a deleted file that a process has mapped.
+func mappedNames(pid int, path string) (names []string) {
+	exe := fmt.Sprintf("/proc/%d/exe", pid)
+	if to, err := os.Readlink(exe); err == nil && to == path {
+		names = append(names, exe)
+	}
+	entries, err := ReadMaps(pid)
+	if err != nil {
+		return names
+	}
+	for _, e := range entries {
+		if e.Path == path {
+			return append(names, fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, e.Lo, e.Hi)) // needs CAP_SYS_ADMIN
+		}
+	}
+	return names
+}
+
+func (c *FileCache) open(name, path string) (File, bool) {
 	// O_NONBLOCK: a FIFO under that name must not stop us.
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return File{}, false
 	}
-	defer f.Close()
+	keep := false
+	defer func() {
+		if !keep {
+			f.Close()
+		}
+	}()
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return File{}, false
 	}
 	key := fileKey{uint64(st.Dev), st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec, st.Ctim.Sec, st.Ctim.Nsec}
-	if got, ok := c.known[key]; ok {
-		return got, true
+	got, ok := c.known[key]
+	if !ok {
+		if c.known == nil || len(c.known) >= maxFiles {
+			c.known = map[fileKey]File{}
+		}
+		got = readELF(f)
+		c.known[key] = got
 	}
-	if c.known == nil || len(c.known) >= maxFiles {
-		c.known = map[fileKey]File{}
+	k := keptKey{path, got.BuildID}
+	if keep = got.Loads != nil && len(c.kept) < c.Keep && c.kept[k] == nil; keep {
+		if c.kept == nil {
+			c.kept = map[keptKey]*os.File{}
+		}
+		c.kept[k] = f
 	}
-	got := readELF(f)
-	c.known[key] = got
 	return got, true
 }
 
