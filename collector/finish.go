@@ -71,7 +71,7 @@ func (s *session) symbolise(hurry <-chan struct{}) {
 			byModule[n.Addr.Module] = append(byModule[n.Addr.Module], n.Lookup())
 		}
 	}
-	r := symbols.NewResolver(symbols.Options{Code: s.codeOf, Kept: s.keptFile})
+	r := symbols.NewResolver(symbols.Options{Code: s.codeOf, Kept: s.keptFile, Stop: hurry})
 	defer r.Close()
 	for _, m := range s.modules {
 		addrs, waited := byModule[m.ID], s.waitedIn(&m)

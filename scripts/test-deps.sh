@@ -19,6 +19,10 @@ sqlite3            sqlite3             sqlite          sqlite          sqlite
 python3            python3             python3         python3         python
 strace             strace              strace          strace          strace
 node               nodejs              nodejs          nodejs          nodejs
+xz                 xz-utils            xz              xz              xz
+dwz                dwz                 dwz             dwz             dwz
+debuginfod         debuginfod          elfutils-debuginfod -            debuginfod
+debuginfod-find    debuginfod          elfutils-debuginfod-client -     elfutils
 '
 
 PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"

@@ -40,9 +40,14 @@ func (r *Resolver) debugDirs() []string {
 	return append(dirs, r.o.DebugDirs...)
 }
 
+// isBuildID says whether id can be part of a path.
+func isBuildID(id string) bool {
+	return len(id) >= 4 && len(id) <= 2*maxBuildID && strings.Trim(id, "0123456789abcdef") == ""
+}
+
 // byBuildID opens <dir>/.build-id/xx/yyyy.debug. Files that are there but are not of that build are noted.
 func (r *Resolver) byBuildID(id string) *image {
-	if len(id) < 4 || strings.Trim(id, "0123456789abcdef") != "" {
+	if !isBuildID(id) {
 		return nil
 	}
 	for _, dir := range r.debugDirs() {
@@ -150,6 +155,9 @@ func (r *Resolver) altFile(im *image) (*image, error) {
 		alt.close()
 	}
 	if alt := r.byBuildID(id); alt != nil {
+		return alt, nil
+	}
+	if alt := r.fromServer(id, filepath.Base(name)); alt != nil {
 		return alt, nil
 	}
 	return nil, fmt.Errorf("%s, which holds a part of the debug information, was not found", name)

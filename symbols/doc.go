@@ -10,6 +10,7 @@
 //	perf maps, jitdumps         code that a process made as it ran        jit.go
 //	.plt, .plt.sec, .plt.got    stubs, as name@plt (x86-64)               plt.go
 //	separate debug files        by build id, or .gnu_debuglink and CRC    debugfile.go
+//	debuginfod                  where DEBUGINFOD_URLS names a server      debuginfod.go
 //	the vDSO                    this process' own image                   vdso.go
 //
 // Nothing here trusts a file. Sizes are checked before memory is taken, work on one module is limited in time and

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,6 +30,8 @@ type Options struct {
 	// Open opens a file in place of os.Open; nil means the operating system, regular files only. It may be called
 	// from several goroutines.
 	Open func(path string) (ReaderAtCloser, error)
+	// Stop being closed ends downloads; nil: they end by themselves.
+	Stop <-chan struct{}
 	// Kept opens the very file that was mapped as module m, whatever its path stands for by now; nil where it was not
 	// kept, and then the path is opened.
 	Kept func(m trace.Module) ReaderAtCloser
@@ -40,7 +43,8 @@ type Options struct {
 // Resolver finds and caches debug information of modules. It is safe for concurrent use; different modules are
 // resolved in parallel, and so are the units of one; two calls for one module wait for each other.
 type Resolver struct {
-	o Options
+	o       Options
+	servers *debuginfod // nil: the environment names none
 
 	mu      sync.Mutex
 	mods    map[trace.ModuleID]*module
@@ -72,7 +76,7 @@ func NewResolver(o Options) *Resolver {
 	if o.DebugDirs == nil {
 		o.DebugDirs = []string{defaultDebugDir}
 	}
-	return &Resolver{o: o, mods: map[trace.ModuleID]*module{}, noted: map[string]bool{}}
+	return &Resolver{o: o, servers: newDebuginfod(os.Getenv, o.Stop), mods: map[trace.ModuleID]*module{}, noted: map[string]bool{}}
 }
 
 // Add learns a module. If m.BuildID is empty the build id is read from the file now, so that a later replacement is
@@ -246,6 +250,9 @@ func (r *Resolver) load(m *module) {
 	if main == nil || !main.hasDebugInfo() || !main.hasSymtab() {
 		if extra = r.byBuildID(m.m.BuildID); extra == nil && main != nil && m.m.Kind == trace.ModuleELF {
 			extra = r.byDebugLink(main, strings.TrimSuffix(m.m.Path, deletedSuffix))
+		}
+		if extra == nil && m.m.Kind == trace.ModuleELF && (main == nil || !main.hasDebugInfo()) {
+			extra = r.fromServer(m.m.BuildID, filepath.Base(m.m.Path))
 		}
 		if extra != nil {
 			m.images = append(m.images, extra)
