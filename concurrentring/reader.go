@@ -36,18 +36,16 @@
 //	producer: store lock 0, release → producer: CAS lock, acquire    head and data of the previous holder
 //
 // Trust: none. Any process of the session can write any word here at any time, control words included.
-// So the consumer keeps its tail to itself and only publishes it; it copies head, then checks it; it loads a
-// record's first word once, checks that copy, copies the record out, and puts the checked word back into the
-// copy, because the bytes may have changed in between. What does not hold costs the sub-buffer's present
-// content (tail jumps to head), is counted, and nothing else: no access leaves the sub-buffer.
+// So the consumer keeps its tail to itself and only publishes it; it copies head, then checks it; it copies what
+// was published out of the ring, a piece at a time, and looks at nothing but the copy. What does not hold costs
+// the sub-buffer's present content (tail jumps to head), is counted, and nothing else: no access leaves the
+// sub-buffer.
 //
 // What it deliberately does not do: take locks, wait, or interpret more of a record than its frame.
 package concurrentring
 
 import (
 	"encoding/binary"
-	"sync/atomic"
-	"unsafe"
 
 	"github.com/hbtrace/hbtrace/segment"
 )
@@ -63,9 +61,12 @@ type Stats struct {
 type Reader struct {
 	seg   *segment.Segment
 	subs  []sub
-	buf   []byte // one record, 8-aligned
+	piece []byte // a copy of some of a sub-buffer
 	stats Stats
 }
+
+// pieceBytes is how much is copied at a time: many records, yet it stays in the processor's cache.
+const pieceBytes = 64 << 10
 
 // sub is one sub-buffer as the reader sees it.
 type sub struct {
@@ -76,7 +77,7 @@ type sub struct {
 
 // NewReader takes up the ring where its published tails stand.
 func NewReader(seg *segment.Segment) *Reader {
-	r := &Reader{seg: seg, buf: make([]byte, segment.MaxRecord)}
+	r := &Reader{seg: seg, piece: make([]byte, pieceBytes)}
 	for i := range seg.Geometry().Rings {
 		ctl := seg.Subbuf(i)
 		r.subs = append(r.subs, sub{ctl: ctl, data: seg.Ring(i), tail: ctl.Tail.Load()})
@@ -117,21 +118,16 @@ func (r *Reader) drain(i int, f func(sub int, rec []byte)) (n, bytes int) {
 			r.giveUp(s, head)
 			break
 		}
-		word := atomic.LoadUint64((*uint64)(unsafe.Pointer(&s.data[pos])))
-		length, ok := frame(word, used, size-pos)
-		if !ok {
+		// A record of any length that begins here is whole in the piece, unless the data or what is published end.
+		piece := r.piece[:copy(r.piece, s.data[pos:min(pos+used, size)])]
+		took, dn, db, ok := deliver(piece, i, f)
+		n += dn
+		bytes += db
+		s.tail += uint64(took)
+		if !ok || took == 0 {
 			r.giveUp(s, head)
 			break
 		}
-		if recType(word) != segment.RecTypePad {
-			rec := r.buf[:length]
-			copy(rec, s.data[pos:pos+length])
-			binary.LittleEndian.PutUint64(rec, word)
-			f(i, rec)
-			n++
-			bytes += int(length)
-		}
-		s.tail += length
 		if s.tail-published >= step {
 			s.ctl.Tail.Store(s.tail) // release: partner of the producer's look for room
 			published = s.tail
@@ -145,17 +141,39 @@ func (r *Reader) drain(i int, f func(sub int, rec []byte)) (n, bytes int) {
 	return n, bytes
 }
 
-// frame is the length of the record that begins with word, with used bytes published from its start on and
-// room bytes before the end of the data; false when it makes no sense.
-func frame(word, used, room uint64) (length uint64, ok bool) {
-	length = uint64(uint32(word))
-	if length&7 != 0 || length > used || length > room || length > segment.MaxRecord {
+// deliver calls f for the records in a piece, and says how many bytes it took. A record that is cut off by the
+// piece's end is left for the next one; not ok means that the rest makes no sense.
+func deliver(piece []byte, sub int, f func(sub int, rec []byte)) (took, n, bytes int, ok bool) {
+	for took < len(piece) {
+		rest := piece[took:]
+		word := binary.LittleEndian.Uint64(rest)
+		length, ok := frame(word)
+		if !ok {
+			return took, n, bytes, false
+		}
+		if length > len(rest) {
+			return took, n, bytes, true
+		}
+		if recType(word) != segment.RecTypePad {
+			f(sub, rest[:length:length])
+			n++
+			bytes += length
+		}
+		took += length
+	}
+	return took, n, bytes, true
+}
+
+// frame is the length of the record that begins with word; false when it makes no sense.
+func frame(word uint64) (length int, ok bool) {
+	bytes := uint32(word)
+	if bytes&7 != 0 || bytes > segment.MaxRecord {
 		return 0, false
 	}
 	if recType(word) == segment.RecTypePad {
-		return length, length >= 8
+		return int(bytes), bytes >= 8
 	}
-	return length, length >= segment.RecBytes
+	return int(bytes), bytes >= segment.RecBytes
 }
 
 // recType is the record type in a record's first word (layout.h struct hb_rec: bytes, type, flags, hook).
