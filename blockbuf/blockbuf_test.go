@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +35,30 @@ func records(t testing.TB, k Block) [][]byte {
 	return recs
 }
 
+var allMappings = []Mapping{LateBorrowing, Late, Paper, PaperBorrowing}
+
+func forMappings(t *testing.T, f func(t *testing.T, m Mapping)) {
+	for _, m := range allMappings {
+		t.Run(m.String(), func(t *testing.T) { f(t, m) })
+	}
+}
+
+func write(t testing.TB, w *Writer, p []byte) {
+	t.Helper()
+	if err := w.Write(p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func reserveIn(t testing.TB, w *Writer, n int) Reservation {
+	t.Helper()
+	res, err := w.Reserve(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
 func TestOptions(t *testing.T) {
 	for _, c := range []struct {
 		o    Options
@@ -44,12 +67,16 @@ func TestOptions(t *testing.T) {
 		{Options{Bytes: 8192}, ""},
 		{Options{Bytes: 8193, MaxBytes: 1}, ""},
 		{Options{Bytes: 1 << 20, BlockBytes: 8192, Slots: 64}, ""},
+		{Options{Bytes: 1 << 20, Slots: 8, Mapping: Paper}, ""},
 		{Options{}, "too few for 1 slots: give at least 8192 bytes"},
 		{Options{Bytes: 1 << 20, Slots: 129}, "too few for 129 slots: give at least 1056768 bytes"},
 		{Options{Bytes: 1 << 20, BlockBytes: 100}, "power of two"},
 		{Options{Bytes: 1 << 20, BlockBytes: 5000}, "power of two"},
+		{Options{Bytes: 1 << 20, BlockBytes: 1 << 17}, "power of two"},
 		{Options{Bytes: -1}, "negative"},
-		{Options{Bytes: 1 << 60}, "reserving"},
+		{Options{Bytes: 1 << 20, Mapping: 9}, "unknown mapping"},
+		{Options{Bytes: 1 << 60}, "want fewer than"},
+		{Options{Bytes: 1 << 20, File: "/nonexistent/x"}, "no such file"},
 	} {
 		b, err := New(c.o)
 		switch {
@@ -65,14 +92,13 @@ func TestOptions(t *testing.T) {
 }
 
 func TestRecordSizes(t *testing.T) {
-	b := mustNew(t, Options{Bytes: 8192})
+	b := mustNew(t, Options{Bytes: 64 << 10})
 	w := b.Writer(0)
-	for _, n := range []int{0, 1, 127, 128, 4094} {
-		if err := w.Write(make([]byte, n)); err != nil {
-			t.Errorf("%d bytes: %v", n, err)
-		}
+	sizes := []int{0, 1, 2, 3, 4, 5, 127, 128, 4091, 4092, 0, 4088, 0}
+	for _, n := range sizes {
+		write(t, w, make([]byte, n))
 	}
-	for _, n := range []int{4095, 4096, 1 << 30} {
+	for _, n := range []int{-1, 4093, 4096, 1 << 30} {
 		if _, err := w.Reserve(n); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%d bytes: error %v, want ErrTooLarge", n, err)
 		}
@@ -83,34 +109,41 @@ func TestRecordSizes(t *testing.T) {
 			got = append(got, len(p))
 		}
 	}
-	if want := []int{0, 1, 127, 128, 4094}; !slices.Equal(got, want) {
-		t.Errorf("record sizes %v, want %v", got, want)
+	if !slices.Equal(got, sizes) {
+		t.Errorf("record sizes %v, want %v", got, sizes)
+	}
+	big := mustNew(t, Options{Bytes: 1 << 18, BlockBytes: maxBlock})
+	write(t, big.Writer(0), make([]byte, maxBlock-headerBytes))
+	if got := records(t, big.Snapshot()[0]); len(got) != 1 || len(got[0]) != maxBlock-headerBytes {
+		t.Errorf("the largest record there is was not kept")
 	}
 }
 
 func TestReservation(t *testing.T) {
 	b := mustNew(t, Options{Bytes: 16 * 4096, Slots: 2})
 	r := b.NewReader()
-	res, err := b.Writer(0).Reserve(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Writer(0).Write([]byte("later"))
-	b.Writer(1).Write([]byte("other"))
+	res := reserveIn(t, b.Writer(0), 3)
+	write(t, b.Writer(0), []byte("later"))
+	write(t, b.Writer(1), []byte("other"))
+	gone := reserveIn(t, b.Writer(0), 5)
+	write(t, b.Writer(0), []byte("last"))
+	gone.Discard()
 	b.Seal()
 	if k, ok := r.Next(); ok {
 		t.Fatalf("block %d was read with an uncommitted record in it", k.Pos)
 	}
-	if s := b.Snapshot(); len(s) != 1 || s[0].Pos != 2 || s[0].Lost != 1 {
-		t.Errorf("snapshot = %+v, want the second block alone", s)
+	if s := b.Snapshot(); len(s) != 2 || !s[0].Partial || s[1].Partial {
+		t.Errorf("snapshot = %+v, want both blocks, the first in part", s)
+	} else if got := fmt.Sprintf("%s %s", records(t, s[0]), records(t, s[1])); got != "[later last] [other]" {
+		t.Errorf("snapshot has %s", got)
 	}
 	copy(res.Data, "abc")
 	res.Commit()
 	k, ok := r.Next()
-	if !ok || k.Lost != 0 {
+	if !ok || k.Lost != 0 || k.Partial {
 		t.Fatalf("Next = %+v, %v", k, ok)
 	}
-	if got := fmt.Sprintf("%s", records(t, k)); got != "[abc later]" {
+	if got := fmt.Sprintf("%s", records(t, k)); got != "[abc later last]" {
 		t.Errorf("records %s", got)
 	}
 	if k, ok = r.Next(); !ok || k.Pos != 2 {
@@ -121,64 +154,111 @@ func TestReservation(t *testing.T) {
 	}
 }
 
-// TestStuckWriter leaves a reservation open for ever: its block survives, newer ones go round it, and a reader
-// gives it up after half a buffer.
-func TestStuckWriter(t *testing.T) {
-	const blocks = 8
-	b := mustNew(t, Options{Bytes: blocks * 4096, Slots: 2})
-	stuck, err := b.Writer(1).Reserve(4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := b.NewReader()
-	w := b.Writer(0)
-	var seen uint64
-	for i := range uint64(100) {
-		if err := w.Write(binary.LittleEndian.AppendUint64(make([]byte, 4000), i)); err != nil {
-			t.Fatal(err)
+// TestStuckWriters leaves reservations open for ever: each costs its block, not more, what was committed beside it
+// is read, and nothing else is lost. With the paper's mapping each costs its metadata, N/A blocks.
+func TestStuckWriters(t *testing.T) {
+	forMappings(t, func(t *testing.T, m Mapping) {
+		const blocks, stuck = 64, 5
+		b := mustNew(t, Options{Bytes: blocks * 4096, Slots: 2, Mapping: m})
+		for i := range stuck {
+			write(t, b.Writer(1), []byte("beside"))
+			reserveIn(t, b.Writer(1), 4)
+			write(t, b.Writer(1), fmt.Appendf(nil, "behind %d", i))
+			b.Seal()
 		}
-		b.Seal()
-		for k, ok := r.Next(); ok; k, ok = r.Next() {
-			for _, p := range records(t, k) {
-				if got := binary.LittleEndian.Uint64(p[4000:]); got != seen {
-					t.Fatalf("record %d where %d was due", got, seen)
+		r := b.NewReader()
+		w := b.Writer(0)
+		var seen uint64
+		beside, partial := 0, 0
+		for i := range uint64(1000) {
+			write(t, w, binary.LittleEndian.AppendUint64(make([]byte, 4000), i))
+			b.Seal()
+			for k, ok := r.Next(); ok; k, ok = r.Next() {
+				if k.Partial {
+					partial++
 				}
-				seen++
+				for _, p := range records(t, k) {
+					if len(p) < 4000 {
+						beside++
+						continue
+					}
+					if got := binary.LittleEndian.Uint64(p[4000:]); got != seen {
+						t.Fatalf("record %d where %d was due", got, seen)
+					}
+					seen++
+				}
 			}
 		}
+		if seen != 1000 || beside != 2*stuck || partial != stuck {
+			t.Errorf("read %d records, %d beside stuck ones in %d blocks, want 1000, %d, %d", seen, beside, partial, 2*stuck, stuck)
+		}
+		if got, want := b.Stats().Blocks, blocks-stuck; m.late() && got != want {
+			t.Errorf("%d blocks of history, want %d", got, want)
+		}
+		if m.late() && r.Lost() != 0 {
+			t.Errorf("lost %d positions", r.Lost())
+		}
+	})
+}
+
+// TestLateCommit: a writer that wakes up gives its block back to the history.
+func TestLateCommit(t *testing.T) {
+	b := mustNew(t, Options{Bytes: 16 * 4096})
+	w := b.Writer(0)
+	fill := func() {
+		for range 100 {
+			write(t, w, make([]byte, 4000))
+		}
 	}
-	if seen != 100 || r.Lost() != 1 {
-		t.Errorf("read %d records and lost %d positions, want 100 and the stuck one", seen, r.Lost())
+	res := reserveIn(t, w, 4000)
+	fill()
+	if got := len(b.Snapshot()); got != 15 {
+		t.Errorf("%d blocks beside one that is held, want 15", got)
 	}
-	if s := b.Stats(); s.Skipped == 0 || s.Blocks != blocks {
-		t.Errorf("stats = %+v", s)
+	res.Commit()
+	fill()
+	if got := len(b.Snapshot()); got != 16 {
+		t.Errorf("%d blocks after the commit, want 16", got)
 	}
-	copy(stuck.Data, "free")
-	stuck.Commit()
 }
 
 func TestEveryBlockHeld(t *testing.T) {
-	b := mustNew(t, Options{Bytes: 2 * 4096})
-	w := b.Writer(0)
-	var held []Reservation
-	for range 2 {
-		res, err := w.Reserve(4000)
-		if err != nil {
-			t.Fatal(err)
+	forMappings(t, func(t *testing.T, m Mapping) {
+		b := mustNew(t, Options{Bytes: 2 * 4096, Mapping: m})
+		w := b.Writer(0)
+		held := []Reservation{reserveIn(t, w, 4000)}
+		if m.late() { // the paper's mapping has one metadata block here, which is held by now
+			held = append(held, reserveIn(t, w, 4000))
 		}
-		held = append(held, res)
+		if err := w.Write([]byte("small")); err != nil {
+			t.Errorf("a record that still fits: %v", err)
+		}
+		for range 3 {
+			if err := w.Write(make([]byte, 4000)); !errors.Is(err, ErrHeld) {
+				t.Fatalf("error %v, want ErrHeld", err)
+			}
+		}
+		held[0].Commit()
+		if err := w.Write(make([]byte, 4000)); err != nil {
+			t.Errorf("after a commit: %v", err)
+		}
+	})
+}
+
+func TestUsedUp(t *testing.T) {
+	b := mustNew(t, Options{Bytes: 8 * 4096, from: maxPos - 3})
+	w := b.Writer(0)
+	for range 3 {
+		write(t, w, make([]byte, 4000))
 	}
-	if err := w.Write(make([]byte, 4000)); !errors.Is(err, ErrHeld) {
-		t.Errorf("error %v, want ErrHeld", err)
+	for range 10 {
+		if err := w.Write(make([]byte, 4000)); !errors.Is(err, ErrFull) {
+			t.Fatalf("error %v, want ErrFull", err)
+		}
 	}
-	if err := w.Write([]byte("small")); err != nil {
-		t.Errorf("a record that still fits: %v", err)
+	if got := len(b.Snapshot()); got != 3 {
+		t.Errorf("%d blocks, want 3", got)
 	}
-	held[0].Commit()
-	if err := w.Write(make([]byte, 4000)); err != nil {
-		t.Errorf("after a commit: %v", err)
-	}
-	held[1].Commit()
 }
 
 func TestClose(t *testing.T) {
@@ -188,10 +268,10 @@ func TestClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		w, r := b.Writer(0), b.NewReader()
-		w.Write([]byte("x"))
+		write(t, w, []byte("x"))
 		b.Seal()
 		k, _ := r.Next()
-		res, _ := w.Reserve(4)
+		res := reserveIn(t, w, 4)
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -216,247 +296,35 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// resident is how many bytes of the buffer's range are in memory, by /proc/self/smaps.
-func resident(t *testing.T, b *Buffer) int {
-	t.Helper()
-	smaps, err := os.ReadFile("/proc/self/smaps")
-	if err != nil {
-		t.Skip("needs /proc/self/smaps: ", err)
-	}
-	start := fmt.Sprintf("%x-", addressOf(b.mem.bytes()))
-	var in bool
-	for line := range strings.Lines(string(smaps)) {
-		if strings.HasPrefix(line, start) {
-			in = true
-		}
-		var kb int
-		if n, _ := fmt.Sscanf(line, "Rss: %d kB", &kb); in && n == 1 {
-			return kb << 10
-		}
-	}
-	t.Skip("the buffer's mapping was merged with another one")
-	return 0
-}
-
-func TestResizeGivesMemoryBack(t *testing.T) {
-	const big, small = 1024 * 4096, 16 * 4096
-	b := mustNew(t, Options{Bytes: big})
-	w := b.Writer(0)
-	fill := func() {
-		for range 2 * big / 4000 {
-			if err := w.Write(make([]byte, 4000)); err != nil {
-				t.Fatal(err)
+// TestSkewLeavesHistoryWhole: nine slots in ten are quiet, and the history still is nearly all of the memory.
+func TestSkewLeavesHistoryWhole(t *testing.T) {
+	for m, least := range map[Mapping]float64{LateBorrowing: 0.96, Late: 0.80, Paper: 0.80, PaperBorrowing: 0.94} {
+		const size, slots = 12 << 20, 12
+		b := mustNew(t, Options{Bytes: size, Slots: slots, ActivePerSlot: 8, Mapping: m})
+		rng := rand.New(rand.NewPCG(7, 7))
+		rec := make([]byte, 60)
+		var stamp uint64
+		for range 3 * size / 64 {
+			slot := rng.IntN(10 * slots)
+			if slot >= slots {
+				slot = 0
 			}
+			binary.LittleEndian.PutUint64(rec, stamp)
+			stamp++
+			write(t, b.Writer(slot), rec)
 		}
-	}
-	for range 3 {
-		fill()
-		if got := resident(t, b); got < big {
-			t.Fatalf("%d bytes resident of a full buffer of %d", got, big)
+		seen := make([]bool, stamp)
+		for _, k := range b.Snapshot() {
+			k.Records(func(p []byte) bool { seen[binary.LittleEndian.Uint64(p)] = true; return true })
 		}
-		if err := b.Resize(small); err != nil {
-			t.Fatal(err)
+		latest := 0
+		for latest < len(seen) && seen[len(seen)-1-latest] {
+			latest++
 		}
-		if got := resident(t, b); got > small {
-			t.Errorf("%d bytes resident after shrinking to %d", got, small)
+		part := float64(latest*64) / size
+		t.Logf("%s: latest fragment %.1f %% of the memory, %+v", m, 100*part, b.Stats())
+		if part < least {
+			t.Errorf("%s: latest fragment is %.1f %% of the memory, want %.0f", m, 100*part, 100*least)
 		}
-		if s := b.Stats(); s.Blocks != 16 || s.CapBytes != small {
-			t.Errorf("stats = %+v", s)
-		}
-		fill()
-		if got := resident(t, b); got > small {
-			t.Errorf("%d bytes resident when filled at %d", got, small)
-		}
-		if err := b.Resize(big); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := b.Resize(5 * big); err == nil || !strings.Contains(err.Error(), "MaxBytes") {
-		t.Errorf("above MaxBytes: %v", err)
-	}
-	if err := b.Resize(4096); err == nil {
-		t.Error("a resize to one block was taken")
-	}
-}
-
-func TestResizeWithHeldBlocks(t *testing.T) {
-	b := mustNew(t, Options{Bytes: 32 * 4096, MaxBytes: 32 * 4096})
-	w := b.Writer(0)
-	var held []Reservation
-	for range 32 {
-		res, err := w.Reserve(4000)
-		if err != nil {
-			t.Fatal(err)
-		}
-		held = append(held, res)
-	}
-	if err := b.Resize(4 * 4096); err != nil {
-		t.Fatal(err)
-	}
-	for i, res := range held {
-		for j := range res.Data {
-			res.Data[j] = byte(i)
-		}
-		res.Commit()
-	}
-	snap := b.Snapshot()
-	if len(snap) != 4 {
-		t.Fatalf("%d blocks, want 4", len(snap))
-	}
-	for i, k := range snap {
-		if got := records(t, k)[0][0]; got != byte(28+i) {
-			t.Errorf("block %d holds record %d, want %d", i, got, 28+i)
-		}
-	}
-	if err := b.Resize(32 * 4096); err != nil {
-		t.Fatal(err)
-	}
-	for range 100 {
-		if err := w.Write(make([]byte, 4000)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := len(b.Snapshot()); got != 32 {
-		t.Errorf("%d blocks after growing again, want 32", got)
-	}
-}
-
-// model is the buffer as a list, without holds.
-type model struct {
-	blocks, slots int
-	live          []modelBlock
-	head          uint64
-	active        []uint64 // position of the slot's open block; 0 none
-}
-
-type modelBlock struct {
-	pos  uint64
-	used int
-	recs []string
-}
-
-func (m *model) write(slot int, rec string) {
-	need := len(rec) + 1
-	if len(rec) > 127 {
-		need++
-	}
-	if i := m.find(m.active[slot]); i < 0 || m.live[i].used+need > 4096 {
-		m.head++
-		m.live = append(m.live, modelBlock{pos: m.head})
-		m.active[slot] = m.head
-		m.trim()
-		for s, pos := range m.active {
-			if pos != 0 && m.head-pos >= uint64(min(lagPerSlot*m.slots, m.blocks/2)) {
-				m.active[s] = 0
-			}
-		}
-	}
-	k := &m.live[m.find(m.active[slot])]
-	k.used += need
-	k.recs = append(k.recs, rec)
-}
-
-func (m *model) find(pos uint64) int {
-	return slices.IndexFunc(m.live, func(k modelBlock) bool { return pos != 0 && k.pos == pos })
-}
-
-func (m *model) trim() {
-	if n := len(m.live) - m.blocks; n > 0 {
-		for s := range m.active {
-			if i := m.find(m.active[s]); i >= 0 && i < n {
-				m.active[s] = 0
-			}
-		}
-		m.live = slices.Clone(m.live[n:])
-	}
-}
-
-// TestAgainstModel runs random operations on a buffer and on the model and compares what can be read.
-func TestAgainstModel(t *testing.T) {
-	for seed := range uint64(30) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		slots := 1 + rng.IntN(4)
-		blocks := 2*slots + rng.IntN(12)
-		b := mustNew(t, Options{Bytes: blocks * 4096, Slots: slots, MaxBytes: 40 * 4096})
-		m := &model{blocks: blocks, slots: slots, active: make([]uint64, slots)}
-		r := b.NewReader()
-		var cursor, lost uint64
-		var readSoFar []string
-		for op := range 4000 {
-			switch x := rng.IntN(1000); {
-			case x < 3:
-				b.Seal()
-				clear(m.active)
-			case x < 6:
-				n := 2*slots + rng.IntN(20)
-				if err := b.Resize(n * 4096); err != nil {
-					t.Fatal(err)
-				}
-				m.blocks = n
-				m.trim()
-			case x < 26:
-				var got, want []string
-				for k, ok := r.Next(); ok; k, ok = r.Next() {
-					for _, p := range records(t, k) {
-						got = append(got, string(p))
-					}
-				}
-				for _, k := range m.live {
-					if k.pos <= cursor {
-						continue
-					}
-					if slices.Contains(m.active, k.pos) {
-						break
-					}
-					lost += k.pos - cursor - 1
-					cursor = k.pos
-					want = append(want, k.recs...)
-				}
-				if !slices.Equal(got, want) || r.Lost() != lost {
-					t.Fatalf("seed %d, op %d: read %d records, lost %d; want %d and %d", seed, op, len(got), r.Lost(), len(want), lost)
-				}
-				readSoFar = append(readSoFar, got...)
-			case x < 30:
-				var want []modelBlock
-				want = append(want, m.live...)
-				snap := b.Snapshot()
-				if len(snap) != len(want) {
-					t.Fatalf("seed %d, op %d: %d blocks, want %d", seed, op, len(snap), len(want))
-				}
-				for i, k := range snap {
-					var got []string
-					for _, p := range records(t, k) {
-						got = append(got, string(p))
-					}
-					if k.Pos != want[i].pos || k.Lost != 0 || !slices.Equal(got, want[i].recs) {
-						t.Fatalf("seed %d, op %d: block %d is at %d, lost %d", seed, op, i, k.Pos, k.Lost)
-					}
-				}
-			default:
-				slot := rng.IntN(slots)
-				if rng.IntN(3) > 0 {
-					slot = 0 // skewed
-				}
-				rec := fmt.Sprintf("%d.%d.%s", slot, op, strings.Repeat("x", rng.IntN(900)))
-				if err := b.Writer(slot).Write([]byte(rec)); err != nil {
-					t.Fatal(err)
-				}
-				m.write(slot, rec)
-			}
-		}
-		if len(readSoFar) == 0 {
-			t.Fatalf("seed %d: nothing was ever read", seed)
-		}
-	}
-}
-
-func TestRecordsOfForeignData(t *testing.T) {
-	for _, data := range [][]byte{{5}, {1}, {0x80}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}, {1, 2, 0x80}} {
-		if (Block{Data: data}).Records(func([]byte) bool { return true }) {
-			t.Errorf("% x passes for well formed", data)
-		}
-	}
-	if !(Block{Data: []byte{1, 2, 0x80}}).Records(func([]byte) bool { return false }) {
-		t.Error("stopping early is reported as malformed")
 	}
 }

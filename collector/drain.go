@@ -74,6 +74,7 @@ type session struct {
 	storedNodes        trace.StackID
 	buffered           int    // bytes written to the history since it was last emptied
 	produced, consumed uint64 // events into and out of it
+	eventBytes         uint64 // of those that went in
 	threads, processes map[uint32]struct{}
 	lastStore          time.Time
 	lastRefresh        time.Time
@@ -273,6 +274,7 @@ func (s *session) event(e *trace.Event) {
 		return // counted: produced - consumed
 	}
 	s.buffered += len(s.encoded)
+	s.eventBytes += uint64(len(s.encoded))
 	if s.buffered > s.opt.BufferBytes/2 {
 		s.store()
 	}

@@ -146,7 +146,7 @@ func (s *session) account(samplerCPU time.Duration, ended bool, left int) {
 	st.Records, st.RecordBytes = ring.Records, ring.Bytes
 	st.Lost = max(lost, asm.Lost)
 	st.Gaps, st.Broken = asm.Gaps, asm.Broken+ring.Broken
-	st.Events, st.EventBytes = s.consumed-min(s.out.Dropped(), s.consumed), s.buf.Stats().Bytes
+	st.Events, st.EventBytes = s.consumed-min(s.out.Dropped(), s.consumed), s.eventBytes
 	st.Overwritten = s.produced - s.consumed
 	st.Nodes = uint64(s.stacks.Len())
 	st.Ticks, st.TicksMissed, st.TicksLateNs = counters.Ticks, counters.TicksMissed, counters.TicksLateNs
