@@ -90,7 +90,9 @@ func valid(h uint32, tag uint64) bool {
 	return h&(flagReserved|tagMask) == header(tag, 0)
 }
 
-// recordBytes is the room that a record of n bytes takes.
+// RecordBytes is the room in a block that a record of n bytes takes, with its header and padding.
+func RecordBytes(n int) int { return int(recordBytes(n)) }
+
 func recordBytes(n int) uint64 { return (uint64(n) + headerBytes + 3) &^ 3 }
 
 func loadHeader(p unsafe.Pointer) uint32 {

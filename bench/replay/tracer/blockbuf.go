@@ -46,10 +46,10 @@ func (b *block) Walk(f func(p []byte)) error {
 
 func (b *block) WalkLive(f func(p []byte)) error { return b.Walk(f) }
 func (b *block) Resize(bytes int) error          { return b.buf.Resize(bytes) }
-func (b *block) Footprint(n int) int             { return n + 1 } // a length below 128 takes a byte
+func (b *block) Footprint(n int) int             { return blockbuf.RecordBytes(n) }
 func (b *block) Close() error                    { return b.buf.Close() }
 
 func (b *block) Counters() map[string]int {
 	s := b.buf.Stats()
-	return map[string]int{"opened": int(s.Head), "closed lagging": int(s.ClosedLagging), "skipped": int(s.Skipped), "unused bytes": int(s.UnusedBytes)}
+	return map[string]int{"opened": int(s.Opened), "borrowed": int(s.Borrowed), "closed lagging": int(s.Lagging), "skipped": int(s.Skipped), "dummy bytes": int(s.DummyBytes)}
 }
