@@ -18,6 +18,8 @@ wrk                wrk                 -               wrk             -
 sqlite3            sqlite3             sqlite          sqlite          sqlite
 python3            python3             python3         python3         python
 strace             strace              strace          strace          strace
+lttng-sessiond     lttng-tools         lttng-tools     -               lttng-tools
+lttng-gen-tp       liblttng-ust-dev    lttng-ust-devel lttng-ust-dev   lttng-ust
 node               nodejs              nodejs          nodejs          nodejs
 xz                 xz-utils            xz              xz              xz
 dwz                dwz                 dwz             dwz             dwz

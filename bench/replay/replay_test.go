@@ -46,6 +46,24 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// TestLTTng is a real session; what it reads back is verified as everything else is.
+func TestLTTng(t *testing.T) {
+	r := short(t, lttngInfo.Name)
+	t.Cleanup(func() { dropTools([]Replay{r}) })
+	r.Config.Bytes = workload.Cores * 64 << 10 // whole sub-buffers for each core
+	res, err := r.do(stopwatch{})
+	if unavailable(err) {
+		t.Skipf("LTTng cannot be had here: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", res)
+	if res.Written == 0 || res.Kept == 0 || res.LatestMB <= 0 || res.Counters["rings"] != workload.Cores {
+		t.Errorf("%+v", res)
+	}
+}
+
 func TestStuckAndShrunk(t *testing.T) {
 	r := short(t, "blockbuf")
 	r.Stuck, r.Shrink = 0.001, true
