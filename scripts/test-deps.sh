@@ -3,7 +3,7 @@
 # installed is named: the tests that need it skip and say so. Never fails for want of a package.
 set -euo pipefail
 
-# command, then the package that has it under apt, dnf, apk, pacman ("-" = none there)
+# command or file, then the package that has it under apt, dnf, apk, pacman ("-" = none there)
 needs='
 gcc                gcc                 gcc             gcc             gcc
 g++                g++                 gcc-c++         g++             gcc
@@ -25,10 +25,19 @@ xz                 xz-utils            xz              xz              xz
 dwz                dwz                 dwz             dwz             dwz
 debuginfod         debuginfod          elfutils-debuginfod -            debuginfod
 debuginfod-find    debuginfod          elfutils-debuginfod-client -     elfutils
+/usr/lib32/crt1.o  libc6-dev-i386      glibc-devel.i686 -              lib32-glibc
+/usr/lib/gcc/x86_64-linux-gnu/12/32/libgcc.a         lib32gcc-12-dev       - - -
+/usr/lib/x86_64-linux-gnu/libjemalloc.so.2           libjemalloc2          - - -
+/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4   libtcmalloc-minimal4  - - -
 '
 
 PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
-have() { command -v "$1" >/dev/null 2>&1; }
+have() {
+  case $1 in
+    /*) [ -e "$1" ] ;;
+    *) command -v "$1" >/dev/null 2>&1 ;;
+  esac
+}
 say() { printf '%s\n' "$*" >&2; }
 
 column=0

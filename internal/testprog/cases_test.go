@@ -17,13 +17,18 @@ type behaviour struct {
 	build   []string
 	args    []string
 	plugin  bool // the last argument is the path of the plugin
-	env     []string
-	stdin   []byte
-	code    int
-	signal  syscall.Signal
+	// preload is built as a library and preloaded, before hbtrace adds the agent.
+	preload string
+	// child is built with -m32 and given as the first argument: a program of another word size.
+	child  string
+	env    []string
+	stdin  []byte
+	code   int
+	signal syscall.Signal
 	// refusable: hbtrace may say that it cannot record this one (125 and one line) instead of running it.
 	refusable bool
 	setuid    bool
+	oldGlibc  bool // compiled and run with glibc 2.31
 	// anyStderr: stderr is not compared: sanitizers print addresses.
 	anyStderr bool
 	// what its recording must hold, at least
@@ -95,6 +100,27 @@ func behaviours() []behaviour {
 		{name: "storm-detached", program: "storm", args: []string{"detached", "6000"}, code: 6, threads: 6001},
 		{name: "storm-fork", program: "storm", args: []string{"fork", "600"}, code: 6, procs: 601},
 		{name: "storm-exec", program: "storm", args: []string{"exec", "150"}, code: 6, procs: 151},
+		{name: "rawclone", program: "rawclone"},
+		{name: "places", program: "places", procs: 8, threads: 20, intervals: []string{"poll"}},
+		{name: "exits-_exit-thread", program: "exits", args: []string{"_exit-thread"}, code: 21, threads: 10},
+		{name: "exits-quick", program: "exits", args: []string{"quick"}, code: 23, threads: 9},
+		{name: "exits-pthread-main", program: "exits", args: []string{"pthread-main"}, code: 22, threads: 2},
+		{name: "exits-exit-busy", program: "exits", args: []string{"exit-busy"}, code: 25, threads: 9},
+		{name: "exits-abort-thread", program: "exits", args: []string{"abort-thread"}, code: -1, signal: syscall.SIGABRT, threads: 10},
+		{name: "exits-atexit", program: "exits", args: []string{"atexit"}, code: 24, threads: 2},
+		{name: "dlstorm", program: "dlstorm", plugin: true, threads: 7},
+		{name: "churn", program: "churn", args: []string{"3200"}, threads: 3201, intervals: []string{"poll"}},
+		{name: "sigstorm", program: "sigstorm", threads: 5, intervals: []string{"poll"}},
+		{name: "fcontext", program: "fcontext", threads: 3, intervals: []string{"poll"}},
+		{name: "fcontext-O2", program: "fcontext", build: []string{"-O2", "-fomit-frame-pointer"}, threads: 3},
+		{name: "ownmalloc", program: "ownmalloc", threads: 4},
+		{name: "rlimits", program: "rlimits", code: 9, procs: 9, threads: 20, intervals: []string{"poll"}},
+		{name: "execthread", program: "execthread", args: []string{"6"}, code: 11, procs: 7, threads: 20},
+		{name: "crash-handlers", program: "threads", preload: "segvlib", threads: 2001},
+		{name: "crash-handlers-segv", program: "die", args: []string{"segv"}, preload: "segvlib", code: -1, signal: syscall.SIGSEGV},
+		{name: "crash-handlers-thread", program: "die", args: []string{"thread-segv"}, preload: "segvlib", code: -1, signal: syscall.SIGSEGV},
+		{name: "children-32-bit", program: "starter", child: "hello", args: []string{"x"}},
+
 		{name: "seccomp-errno", program: "seccomp", args: []string{"errno"}, code: 7},
 		{name: "seccomp-strict", program: "seccomp", args: []string{"strict"}, code: 7},
 		{name: "seccomp-kill", program: "seccomp", args: []string{"kill"}, code: 7},
@@ -122,8 +148,29 @@ func behaviours() []behaviour {
 		{name: "static-pie", program: "hello", build: []string{"-static-pie"}, refusable: true},
 		{name: "setuid", program: "hello", setuid: true, refusable: true},
 
+		// where dlsym(RTLD_NEXT) finds the oldest version of a symbol, and threads are a library of their own
+		{name: "glibc2.31-hello", program: "hello", oldGlibc: true, args: []string{"x"}},
+		{name: "glibc2.31-threads", program: "threads", oldGlibc: true, threads: 2001},
+		{name: "glibc2.31-condvar", program: "condvar", oldGlibc: true, intervals: []string{"pthread_cond_wait", "pthread_cond_timedwait"}},
+		{name: "glibc2.31-eintr", program: "eintr", oldGlibc: true, intervals: []string{"poll", "epoll_wait", "futex_wait"}},
+		{name: "glibc2.31-cancel", program: "cancel", oldGlibc: true, threads: 22},
+		{name: "glibc2.31-mutexkinds", program: "mutexkinds", oldGlibc: true, procs: 7},
+		{name: "glibc2.31-sem", program: "sem", oldGlibc: true, intervals: []string{"sem_wait"}},
+		{name: "glibc2.31-spawn", program: "spawn", oldGlibc: true, procs: 12},
+		{name: "glibc2.31-fork", program: "storm", oldGlibc: true, args: []string{"fork", "60"}, code: 6, procs: 61},
+		{name: "glibc2.31-dlloop", program: "dlloop", oldGlibc: true, plugin: true},
+		{name: "glibc2.31-jump", program: "jump", oldGlibc: true, intervals: []string{"poll"}},
+
 		{name: "asan", program: "threads", build: []string{"-fsanitize=address"}, anyStderr: true},
 		{name: "tsan", program: "trylock", build: []string{"-fsanitize=thread"}, anyStderr: true},
+		{name: "asan-cxx", program: "cxx", args: []string{"20"}, build: []string{"-fsanitize=address"}, threads: 5},
+		{name: "asan-after-free", program: "asanbug", args: []string{"after-free"}, build: []string{"-fsanitize=address"}, anyStderr: true, code: 1},
+		{name: "asan-overflow", program: "asanbug", args: []string{"overflow"}, build: []string{"-fsanitize=address"}, anyStderr: true, code: 1},
+		{name: "asan-leak", program: "asanbug", args: []string{"leak"}, build: []string{"-fsanitize=address"}, anyStderr: true, code: 1},
+		{name: "asan-none", program: "asanbug", args: []string{"none"}, build: []string{"-fsanitize=address"}},
+		{name: "tsan-race", program: "asanbug", args: []string{"race"}, build: []string{"-fsanitize=thread"}, anyStderr: true, code: 66},
+		{name: "tsan-none", program: "asanbug", args: []string{"none"}, build: []string{"-fsanitize=thread"}},
+		{name: "ubsan-undefined", program: "asanbug", args: []string{"undefined"}, build: []string{"-fsanitize=undefined", "-fno-sanitize-recover"}, anyStderr: true, code: 1},
 		{name: "ubsan", program: "malloc", build: []string{"-fsanitize=undefined", "-fno-sanitize=alignment,nonnull-attribute"}},
 	}
 	for _, way := range []string{"return", "exit", "_exit", "quick", "thread"} {
@@ -141,6 +188,9 @@ func behaviours() []behaviour {
 			if _, err := os.Stat(path); err != nil {
 				continue
 			}
+			for _, p := range []string{"threads", "errno"} {
+				list = append(list, behaviour{name: lib.name + "-linked-" + p, program: p, build: []string{"-Wl,--no-as-needed", "-l:" + lib.file}})
+			}
 			for _, p := range []string{"threads", "fork", "errno", "exceptions"} {
 				list = append(list, behaviour{name: lib.name + "-" + p, program: p, env: []string{"LD_PRELOAD=" + path, "PATH=/usr/bin:/bin"}})
 			}
@@ -152,7 +202,11 @@ func behaviours() []behaviour {
 // command builds the behaviour's program and the command to run it bare.
 func (b behaviour) command(t *testing.T) Command {
 	t.Helper()
-	exe := Build(t, b.program, b.build...)
+	build := b.build
+	if b.oldGlibc {
+		build = append(OldGlibc(t), build...)
+	}
+	exe := Build(t, b.program, build...)
 	if b.setuid {
 		if os.Getuid() != 0 {
 			t.Skip("needs root, to give a file to another user with the set-user-id bit")
@@ -177,7 +231,14 @@ func (b behaviour) command(t *testing.T) Command {
 			}
 		}
 	}
-	c := Command{Args: append([]string{exe}, b.args...), Env: b.env, Stdin: b.stdin, Mark: NewMark()}
+	args := b.args
+	if b.child != "" {
+		args = append([]string{Build32(t, b.child)}, args...)
+	}
+	c := Command{Args: append([]string{exe}, args...), Env: b.env, Stdin: b.stdin, Mark: NewMark()}
+	if b.preload != "" {
+		c.Env = append(os.Environ(), "LD_PRELOAD="+Build(t, b.preload, "-shared", "-fPIC"))
+	}
 	if b.plugin {
 		c.Args = append(c.Args, Build(t, "plugin", "-shared", "-fPIC"))
 	}

@@ -69,6 +69,18 @@ func Build(t testing.TB, name string, flags ...string) string {
 	return ""
 }
 
+// Build32 is Build for a 32-bit x86 program. The test is skipped where the compiler or its libraries cannot make one.
+func Build32(t testing.TB, name string) string {
+	t.Helper()
+	probe := exec.Command("gcc", "-m32", "-x", "c", "-o", filepath.Join(t.TempDir(), "probe"), "-")
+	probe.Stdin = strings.NewReader("#include <stdio.h>\nint main(void) { return 0; }\n")
+	if out, err := probe.CombinedOutput(); err != nil {
+		line, _, _ := strings.Cut(string(out), "\n")
+		t.Skipf("needs gcc -m32 and 32-bit libraries (Debian packages libc6-dev-i386, lib32gcc-12-dev): %v: %s", err, line)
+	}
+	return Build(t, name, "-m32")
+}
+
 // BuildFile is Build for a source file outside this package.
 func BuildFile(t testing.TB, path string, flags ...string) string {
 	t.Helper()

@@ -1,6 +1,7 @@
 package testprog
 
-// traced_test.go: every program does under hbtrace what it does alone, to the byte, and its recording is sound.
+// traced_test.go: every program does alone what its behaviour says, does under hbtrace what it does alone, to the byte,
+// and its recording is sound.
 
 import (
 	"bytes"
@@ -24,11 +25,17 @@ func TestTraced(t *testing.T) {
 	hb := Hbtrace(t)
 	for _, b := range behaviours() {
 		t.Run(b.name, func(t *testing.T) {
+			t.Parallel() // most of them wait most of the time
+			c := b.command(t)
+			alone := Start(t, c)
+			bare := alone.Wait(t)
+			alone.CheckNothingLeft(t)
+			if bare.Code != b.code || bare.Signal != b.signal {
+				t.Fatalf("alone, without hbtrace: want exit status %d, signal %d; got %v", b.code, int(b.signal), bare)
+			}
 			if b.defect != "" {
 				t.Skipf("known defect: %s", b.defect)
 			}
-			c := b.command(t)
-			bare := Run(t, c)
 			dir := t.TempDir()
 			prefix := filepath.Join(dir, "out")
 			c.Args = append([]string{hb, "run", "-q", "-o", prefix, "--"}, c.Args...)
