@@ -8,18 +8,24 @@ import (
 
 // blockbuf.go: this project's block buffer; one slot for each core.
 
-// Mappings are the ways in which the block buffer can map positions to blocks.
-var Mappings = []string{""}
+// Mappings are the ways in which the block buffer can map positions to blocks, its default first.
+var Mappings = []string{blockbuf.LateBorrowing.String(), blockbuf.Late.String(), blockbuf.PaperBorrowing.String(), blockbuf.Paper.String()}
 
 type block struct{ buf *blockbuf.Buffer }
 
 func newBlockbuf(c Config) (Tracer, error) {
-	if c.Mapping != "" || c.Active != 0 {
-		return nil, fmt.Errorf("this block buffer has no mapping %q with %d active blocks a core", c.Mapping, c.Active)
+	o := blockbuf.Options{Bytes: c.Bytes, BlockBytes: c.BlockBytes, Slots: c.Cores, ActivePerSlot: c.Active, Prefault: true}
+	if c.Mapping != "" {
+		o.Mapping = 1 << 31 // none
+		for _, m := range []blockbuf.Mapping{blockbuf.LateBorrowing, blockbuf.Late, blockbuf.PaperBorrowing, blockbuf.Paper} {
+			if m.String() == c.Mapping {
+				o.Mapping = m
+			}
+		}
 	}
-	buf, err := blockbuf.New(blockbuf.Options{Bytes: c.Bytes, BlockBytes: c.BlockBytes, Slots: c.Cores})
+	buf, err := blockbuf.New(o)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("mapping %q: %w", c.Mapping, err)
 	}
 	return &block{buf}, nil
 }
@@ -51,5 +57,6 @@ func (b *block) Close() error                    { return b.buf.Close() }
 
 func (b *block) Counters() map[string]int {
 	s := b.buf.Stats()
-	return map[string]int{"opened": int(s.Opened), "borrowed": int(s.Borrowed), "closed lagging": int(s.Lagging), "skipped": int(s.Skipped), "dummy bytes": int(s.DummyBytes)}
+	return map[string]int{"opened": int(s.Opened), "borrowed": int(s.Borrowed), "lagging": int(s.Lagging), "overtaken": int(s.Overtaken),
+		"skipped": int(s.Skipped), "dummy bytes": int(s.DummyBytes)}
 }
