@@ -10,15 +10,26 @@
 // Nodes are 16 bytes each, in chunks that never move. They are found through an index of 32-bit words, cut
 // into shards by hash: open addressing with linear probing, filled to 7/8 and then grown by half. A word is
 // the id and, in the bits that ids up to MaxNodes leave free, a tag from the hash, so that a probe rarely
-// looks at a node in vain. Index included, a node costs 21 to 23 bytes.
+// looks at a node in vain. Index included, a node costs 21 to 24 bytes.
+//
+// # Bounded memory
+//
+// A program that runs for weeks makes new stacks for ever; what is kept of it is the newest history. So a table
+// has a cap, and [Table.Collect] takes back the nodes that nothing refers to any more: the caller names the stacks
+// that are alive (roots), everything on their way to the outermost frame stays with its id, and the other ids are
+// given out again. Nodes never move. The time between two collections is a lap: within one, ids are claimed in
+// ascending order, so that [Table.AppendMade] can list what is new by one number.
 //
 // # Concurrency
 //
-// Everything may be called from any number of goroutines. Look-ups take no lock: they load the shard's index,
-// probe it, and compare nodes. An insertion holds its shard's mutex. Its order is: claim the id, write the
+// Everything but Collect may be called from any number of goroutines. Look-ups take no lock: they load the shard's
+// index, probe it, and compare nodes. An insertion holds its shard's mutex. Its order is: claim the id, write the
 // node's fields, store node.meta (which is never 0 in a written node), store the index word. Whoever loads
 // the index word or a non-zero meta therefore sees the whole node. Ids are claimed in order and may be
-// written out of order; [Table.Len] counts only the written prefix.
+// written out of order; AppendMade stops in front of the first that is not written.
+//
+// Collect must not run beside Push: who pushes a stack holds the id of its upper half, which is no root yet. Node and
+// Depth of ids that are alive may run beside it, and stay wait-free.
 package stacktable
 
 import (
@@ -39,31 +50,38 @@ const (
 	// An index starts this small: a short recording has few nodes.
 	firstIndexWords = 64
 
-	// DefaultMaxNodes bounds a table to about 190 MB.
-	DefaultMaxNodes = 1<<23 - 1
+	// DefaultMaxNodes bounds a table to about 90 MB.
+	DefaultMaxNodes = 1<<22 - 1
 	// The largest cap: what 27 bits hold, so that at least 5 are left for the tag (3 GB of table).
 	maxMaxNodes = 1<<27 - 1
 )
 
 // Options configure a table. The zero value takes the defaults.
 type Options struct {
-	// MaxNodes caps the table. Past it Push returns the parent and counts. 0: DefaultMaxNodes.
+	// MaxNodes caps the table. Past it Push returns the parent and counts, until Collect. 0: DefaultMaxNodes.
 	MaxNodes int
 }
 
 // Table holds the nodes of one recording.
 type Table struct {
 	// immutable
-	maxNodes uint32
-	idMask   uint32 // bits of an index word that hold the id; the others are the tag
+	maxNodes   uint32
+	idMask     uint32 // bits of an index word that hold the id; the others are the tag
+	indexWords int    // of a shard that holds its share of maxNodes
 
 	chunks []atomic.Pointer[chunk] // set once each, under chunkMu
 	shards [shardCount]shard
 
-	claimed  atomic.Uint32 // ids given out
-	written  atomic.Uint32 // every id up to here is written; moved on by Len
-	overflow atomic.Uint64
-	refused  atomic.Uint64
+	// Ids up to recycled are given out again where free has their bit; both are written by Collect alone.
+	free     []uint64
+	recycled uint32
+
+	cursor    atomic.Uint32 // the last id claimed in this lap; maxNodes when there are no more
+	top       atomic.Uint32 // highest id ever claimed: nodes up to here have their chunk
+	made      atomic.Uint64
+	collected atomic.Uint64
+	overflow  atomic.Uint64
+	refused   atomic.Uint64
 
 	chunkMu sync.Mutex
 }
@@ -112,6 +130,8 @@ func New(o Options) *Table {
 		maxNodes: uint32(n),
 		idMask:   1<<bits.Len32(uint32(n)) - 1,
 		chunks:   make([]atomic.Pointer[chunk], n/chunkNodes+1),
+		// A shard's share varies by its square root: one in a hundred more, and some, is enough for most.
+		indexWords: n/shardCount*8/7*101/100 + firstIndexWords,
 	}
 	for i := range t.shards {
 		t.shards[i].index.Store(&index{words: make([]atomic.Uint32, firstIndexWords)})
@@ -123,7 +143,7 @@ func New(o Options) *Table {
 // when it is new. The table being full, or the frame being one that it cannot hold (a module above 524287),
 // it returns parent and counts: the stack is then known up to its caller. parent must come from this table.
 func (t *Table) Push(parent trace.StackID, addr trace.Addr, how trace.How) trace.StackID {
-	if addr.Module > maxModule || how > maxHow || uint32(parent) > t.claimed.Load() {
+	if addr.Module > maxModule || how > maxHow || uint32(parent) > t.top.Load() {
 		t.refused.Add(1)
 		return parent
 	}
@@ -133,7 +153,7 @@ func (t *Table) Push(parent trace.StackID, addr trace.Addr, how trace.How) trace
 	if id := t.find(s.index.Load(), h, uint32(parent), addr.Off, key); id != 0 {
 		return trace.StackID(id)
 	}
-	if t.claimed.Load() >= t.maxNodes { // without this, a full table would pass every new frame through a lock
+	if t.cursor.Load() >= t.maxNodes { // without this, a full table would pass every new frame through a lock
 		t.overflow.Add(1)
 		return parent
 	}
@@ -184,6 +204,10 @@ func (t *Table) insert(s *shard, h uint64, parent trace.StackID, off uint64, key
 	if id := t.find(s.index.Load(), h, uint32(parent), off, key); id != 0 {
 		return trace.StackID(id) // somebody else was faster
 	}
+	if parent != 0 && t.at(uint32(parent)).meta.Load() == 0 {
+		t.refused.Add(1) // it was taken back
+		return parent
+	}
 	id := t.claim()
 	if id == 0 {
 		t.overflow.Add(1)
@@ -194,6 +218,7 @@ func (t *Table) insert(s *shard, h uint64, parent trace.StackID, off uint64, key
 	n.off = off
 	n.parent = uint32(parent)
 	n.meta.Store(key | uint32(depth))
+	t.made.Add(1)
 	t.publish(s, h, id)
 	return trace.StackID(id)
 }
@@ -201,29 +226,58 @@ func (t *Table) insert(s *shard, h uint64, parent trace.StackID, off uint64, key
 // claim gives out the next id, with its chunk in place; 0 when the table is full.
 func (t *Table) claim() uint32 {
 	for {
-		n := t.claimed.Load()
-		if n >= t.maxNodes {
+		last := t.cursor.Load()
+		id := t.nextFree(last)
+		if id > t.maxNodes {
+			if last < t.maxNodes && !t.cursor.CompareAndSwap(last, t.maxNodes) {
+				continue
+			}
 			return 0
 		}
 		// The chunk first: whoever sees the id claimed may look at its node.
-		if p := &t.chunks[(n+1)>>chunkBits]; p.Load() == nil {
+		if p := &t.chunks[id>>chunkBits]; p.Load() == nil {
 			t.chunkMu.Lock()
 			if p.Load() == nil {
 				p.Store(new(chunk))
 			}
 			t.chunkMu.Unlock()
 		}
-		if t.claimed.CompareAndSwap(n, n+1) {
-			return n + 1
+		if !t.cursor.CompareAndSwap(last, id) {
+			continue
+		}
+		for top := t.top.Load(); id > top && !t.top.CompareAndSwap(top, id); top = t.top.Load() {
+		}
+		return id
+	}
+}
+
+// nextFree is the first id behind id that this lap may give out.
+func (t *Table) nextFree(id uint32) uint32 {
+	id++
+	if id > t.recycled {
+		return id
+	}
+	for w := id / 64; w < uint32(len(t.free)); w++ {
+		word := t.free[w]
+		if w == id/64 {
+			word &= ^uint64(0) << (id % 64)
+		}
+		if word != 0 {
+			return w*64 + uint32(bits.TrailingZeros64(word))
 		}
 	}
+	return t.recycled + 1
 }
 
 // publish enters id into the shard's index; the caller holds s.mu.
 func (t *Table) publish(s *shard, h uint64, id uint32) {
 	x := s.index.Load()
 	if s.used++; s.used > len(x.words)/8*7 {
-		grown := &index{words: make([]atomic.Uint32, len(x.words)+len(x.words)/2)}
+		words := len(x.words) + len(x.words)/2
+		if words > t.indexWords && len(x.words) < t.indexWords {
+			words = t.indexWords // it will hardly ever need more
+		}
+		grown := &index{words: make([]atomic.Uint32, words)}
 		for i := range x.words {
 			old := x.words[i].Load() & t.idMask
 			if old == 0 {
@@ -249,10 +303,10 @@ func (x *index) put(h uint64, id uint32, t *Table) {
 	x.words[i].Store(t.tag(h) | id)
 }
 
-// Node returns a stack's leaf frame; the zero Node for 0 and for an id that was never given out. It is
-// wait-free.
+// Node returns a stack's leaf frame; the zero Node for 0 and for an id that was never given out or that was
+// collected. It is wait-free.
 func (t *Table) Node(id trace.StackID) trace.Node {
-	if id == 0 || uint32(id) > t.claimed.Load() {
+	if id == 0 || uint32(id) > t.top.Load() {
 		return trace.Node{}
 	}
 	n := t.at(uint32(id))
@@ -270,7 +324,7 @@ func (t *Table) Node(id trace.StackID) trace.Node {
 // Depth is the number of frames of a stack: 0 for the empty one and for an id that was never given out.
 func (t *Table) Depth(id trace.StackID) int {
 	above := 0 // frames walked because their depth did not fit
-	for id != 0 && uint32(id) <= t.claimed.Load() {
+	for id != 0 && uint32(id) <= t.top.Load() {
 		n := t.at(uint32(id))
 		d := int(n.meta.Load() & depthMax)
 		if d != depthMax {
@@ -282,48 +336,53 @@ func (t *Table) Depth(id trace.StackID) int {
 	return above
 }
 
-// Len is the number of nodes that can be read: every id from 1 to Len() is whole.
-func (t *Table) Len() int {
-	done := t.written.Load()
-	n := done
-	for claimed := t.claimed.Load(); n < claimed && t.at(n+1).meta.Load() != 0; {
-		n++
-	}
-	for done < n && !t.written.CompareAndSwap(done, n) {
-		done = t.written.Load()
-	}
-	return int(max(n, done))
+// Len is the number of nodes in the table.
+func (t *Table) Len() int { return int(t.made.Load() - t.collected.Load()) }
+
+// Room is how many nodes can still be added before the table is full.
+func (t *Table) Room() int { return int(t.maxNodes) - t.Len() }
+
+// Made is a node that was made in this lap.
+type Made struct {
+	ID trace.StackID
+	trace.Node
 }
 
-// AppendNodes appends the nodes of the ids from+1 to to, in order, so that they can be stored in increments:
+// AppendMade appends the nodes that were made in this lap and whose ids are above since, in ascending order, as far
+// as they are whole, and returns the last of these ids. So nodes can be stored in increments:
 //
-//	to := trace.StackID(t.Len())
-//	nodes = t.AppendNodes(nodes[:0], stored, to)
-//	stored = to
+//	made, stored = t.AppendMade(made[:0], stored)
 //
-// to is lowered to Len() if it is above.
-func (t *Table) AppendNodes(dst []trace.Node, from, to trace.StackID) []trace.Node {
-	if n := t.Len(); int64(to) > int64(n) {
-		to = trace.StackID(n)
+// since is 0 at the beginning of a lap, that is at first and after Collect. What a lap made must be taken before the
+// next one begins. A node's parent is of an earlier lap or was made before it, but may have a higher id.
+func (t *Table) AppendMade(dst []Made, since trace.StackID) ([]Made, trace.StackID) {
+	last := min(t.cursor.Load(), t.top.Load())
+	for id := t.nextFree(uint32(since)); id <= last; id = t.nextFree(id) {
+		n := t.Node(trace.StackID(id))
+		if t.at(id).meta.Load() == 0 {
+			break // claimed, and not written yet
+		}
+		dst = append(dst, Made{trace.StackID(id), n})
+		since = trace.StackID(id)
 	}
-	for id := from; id < to; id++ {
-		dst = append(dst, t.Node(id+1))
-	}
-	return dst
+	return dst, since
 }
 
 // Stats is what a table holds and what it could not.
 type Stats struct {
-	Nodes    int
-	Bytes    int    // memory of nodes and index
-	Overflow uint64 // frames that were not added because MaxNodes had been reached
-	Refused  uint64 // frames that cannot be represented, or whose parent does not exist
+	Nodes     int
+	Bytes     int    // memory of nodes and index
+	Made      uint64 // nodes ever made
+	Collected uint64 // of them, taken back
+	Overflow  uint64 // frames that were not added because MaxNodes had been reached
+	Refused   uint64 // frames that cannot be represented, or whose parent does not exist
 }
 
 // Stats counts the table.
 func (t *Table) Stats() Stats {
-	s := Stats{Nodes: t.Len(), Overflow: t.overflow.Load(), Refused: t.refused.Load()}
-	s.Bytes = len(t.chunks) * 8
+	s := Stats{Made: t.made.Load(), Collected: t.collected.Load(), Overflow: t.overflow.Load(), Refused: t.refused.Load()}
+	s.Nodes = int(s.Made - s.Collected)
+	s.Bytes = len(t.chunks)*8 + cap(t.free)*8
 	for i := range t.chunks {
 		if t.chunks[i].Load() != nil {
 			s.Bytes += chunkNodes * nodeBytes

@@ -2,6 +2,7 @@ package stacktable
 
 import (
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -128,15 +129,12 @@ func TestAgainstMap(t *testing.T) {
 			t.Fatalf("%+v: id %d, want %d", n, got, want)
 		}
 	}
-	var stored []trace.Node
-	for from := 0; from < tab.Len(); from += 777 {
-		stored = tab.AppendNodes(stored, trace.StackID(from), trace.StackID(from+777))
-	}
-	if len(stored) != len(nodes) {
-		t.Fatalf("%d nodes read back, want %d", len(stored), len(nodes))
+	stored, last := tab.AppendMade(nil, 0)
+	if len(stored) != len(nodes) || int(last) != len(nodes) {
+		t.Fatalf("%d nodes read back up to %d, want %d", len(stored), last, len(nodes))
 	}
 	for i := range nodes {
-		if stored[i] != nodes[i] {
+		if stored[i] != (Made{trace.StackID(i + 1), nodes[i]}) {
 			t.Fatalf("node %d = %+v, want %+v", i+1, stored[i], nodes[i])
 		}
 	}
@@ -171,9 +169,10 @@ func TestConcurrent(t *testing.T) {
 		}()
 	}
 	go func() { wg.Wait(); close(done) }()
-	var stored []trace.Node
+	var stored []Made
+	var since trace.StackID
 	for last := false; ; {
-		stored = tab.AppendNodes(stored, trace.StackID(len(stored)), trace.StackID(tab.Len()))
+		stored, since = tab.AppendMade(stored, since)
 		if last {
 			break
 		}
@@ -193,28 +192,68 @@ func TestConcurrent(t *testing.T) {
 	}
 	seen := map[trace.Node]bool{}
 	for i, n := range stored {
-		if n.Addr.Module != 1 || seen[n] || int(n.Parent) > len(stored) {
+		if n.Addr.Module != 1 || seen[n.Node] || int(n.ID) != i+1 || n.Parent >= n.ID {
 			t.Fatalf("node %d = %+v: torn or twice", i+1, n)
 		}
-		seen[n] = true
+		seen[n.Node] = true
 	}
 }
 
+// BenchmarkPush looks up frames that are there. The order is drawn beforehand and lies in memory as it is used, so
+// that what is measured is the table.
 func BenchmarkPush(b *testing.B) {
 	for _, size := range []int{1 << 10, 1 << 16, 1 << 20} {
-		b.Run(fmt.Sprintf("op=find/nodes=%d", size), func(b *testing.B) {
+		b.Run(fmt.Sprintf("op=find/order=random/nodes=%d", size), func(b *testing.B) {
 			tab := New(Options{})
 			nodes := fill(tab, size)
+			rand.New(rand.NewPCG(5, 6)).Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
 			i := 0
 			for b.Loop() {
-				n := &nodes[i*40503&(size-1)]
+				n := &nodes[i&(size-1)]
 				tab.Push(n.Parent, n.Addr, n.How)
 				i++
 			}
+			perSecond(b, 1)
 			s := tab.Stats()
 			b.ReportMetric(float64(s.Bytes)/float64(s.Nodes), "B/node")
 		})
 	}
+	// What a recording asks for: a thread's next stack keeps some of its frames, for which the table is not asked, and
+	// goes on through callees, of which every function has one that is likely and others that are less and less so.
+	b.Run("op=find/order=calls", func(b *testing.B) {
+		const deepest = 40
+		tab := New(Options{})
+		rng := rand.New(rand.NewPCG(7, 8))
+		type frame struct {
+			depth int // of its parent
+			addr  trace.Addr
+		}
+		walk := make([]frame, 1<<18)
+		for i, depth := 0, 0; i < len(walk); {
+			depth = max(0, depth-rng.IntN(8))
+			for n := 1 + rng.IntN(8); n > 0 && depth < deepest && i < len(walk); n-- {
+				callee := bits.TrailingZeros64(rng.Uint64()) / 2
+				walk[i] = frame{depth, trace.Addr{Module: 1, Off: uint64(depth*100+callee) * 0x40}}
+				i++
+				depth++
+			}
+		}
+		var path [deepest + 1]trace.StackID
+		i := 0
+		step := func() {
+			f := &walk[i&(len(walk)-1)]
+			path[f.depth+1] = tab.Push(path[f.depth], f.addr, trace.HowTable)
+			i++
+		}
+		for range walk {
+			step()
+		}
+		for b.Loop() {
+			step()
+		}
+		perSecond(b, 1)
+		b.ReportMetric(float64(tab.Len()), "nodes")
+	})
 	b.Run("op=insert", func(b *testing.B) {
 		b.ReportAllocs()
 		tab := New(Options{MaxNodes: 1 << 22})
@@ -234,8 +273,42 @@ func BenchmarkPush(b *testing.B) {
 				id = tab.Push(id, trace.Addr{Module: 1, Off: uint64(d) * 0x40}, trace.HowTable)
 			}
 		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/30, "ns/frame")
+		perSecond(b, 30)
 	})
+}
+
+// perSecond reports how many nodes a core looks up in a second.
+func perSecond(b *testing.B, perOp float64) {
+	b.ReportMetric(perOp*float64(b.N)/b.Elapsed().Seconds()/1e6, "Mnodes/s")
+}
+
+func BenchmarkCollect(b *testing.B) {
+	for _, live := range []int{1, 50} {
+		b.Run(fmt.Sprintf("nodes=%d/live=%d%%", DefaultMaxNodes, live), func(b *testing.B) {
+			tab := New(Options{})
+			var ids []trace.StackID
+			off := uint64(0)
+			for b.Loop() {
+				b.StopTimer()
+				for tab.Room() > 0 {
+					var id trace.StackID
+					for range 4 {
+						off++
+						id = tab.Push(id, trace.Addr{Module: 1, Off: off}, trace.HowTable)
+					}
+					ids = append(ids, id)
+				}
+				ids = ids[len(ids)-DefaultMaxNodes/4*live/100:]
+				b.StartTimer()
+				tab.Collect(func(mark func(trace.StackID)) {
+					for _, id := range ids {
+						mark(id)
+					}
+				}, nil)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/DefaultMaxNodes, "ns/node")
+		})
+	}
 }
 
 func BenchmarkNode(b *testing.B) {

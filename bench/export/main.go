@@ -7,8 +7,10 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,14 +24,15 @@ func main() {
 	threads := flag.Int("threads", 64, "threads in it")
 	dir := flag.String("dir", "", "directory for the files, some GB (default: a temporary one)")
 	bin := flag.String("hbtrace", "", "the hbtrace to measure (default: built from this tree)")
+	keep := flag.String("recording", "", "measure on this recording; made first, and kept, when it is not there")
 	flag.Parse()
-	if err := run(*samples, *threads, *dir, *bin); err != nil {
+	if err := run(*samples, *threads, *dir, *bin, *keep); err != nil {
 		fmt.Fprintf(os.Stderr, "export: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(samples, threads int, dir, bin string) error {
+func run(samples, threads int, dir, bin, path string) error {
 	tmp, err := os.MkdirTemp(dir, "hbtrace-export-")
 	if err != nil {
 		return err
@@ -43,18 +46,23 @@ func run(samples, threads int, dir, bin string) error {
 			return fmt.Errorf("building hbtrace: %w\n%s", err, out)
 		}
 	}
-	path := filepath.Join(tmp, "big.hbt")
-	begun := time.Now()
-	made, err := synthesise(path, samples, threads)
-	if err != nil {
-		return err
+	if path == "" {
+		path = filepath.Join(tmp, "big.hbt")
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		begun := time.Now()
+		made, err := synthesise(path, samples, threads)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("recording: %d samples, %d events in all, %d threads, %d nodes; made in %v\n", made.samples, made.events, threads, made.nodes,
+			time.Since(begun).Round(time.Millisecond))
 	}
 	st, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("recording: %d samples, %d events in all, %d threads, %d nodes, %s; made in %v\n", made.samples, made.events, threads, made.nodes,
-		size(st.Size()), time.Since(begun).Round(time.Millisecond))
+	fmt.Printf("%s: %s\n", path, size(st.Size()))
 	fmt.Printf("%-28s %10s %10s %12s %10s\n", "", "wall", "CPU", "peak RSS", "file")
 	for _, f := range []struct{ what, flag, file string }{
 		{"to Perfetto", "--perfetto", "out.perfetto-trace"},
