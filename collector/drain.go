@@ -69,12 +69,14 @@ type session struct {
 	notes   notes
 	usage   syscall.Rusage // of this process when the session began
 
-	encoded            []byte
-	nodes              []trace.Node
-	storedNodes        trace.StackID
-	buffered           int    // bytes written to the history since it was last emptied
-	produced, consumed uint64 // events into and out of it
-	eventBytes         uint64 // of those that went in
+	batch              tracefile.Batch // events on their way into the history
+	decoder            tracefile.BatchDecoder
+	made               []stacktable.Made
+	storedNodes        trace.StackID // of the stack table's present lap
+	addresses          addresses     // of frames whose nodes were taken back
+	buffered           int           // bytes written to the history since it was last emptied
+	produced, consumed uint64        // events into and out of it
+	lastCollect        time.Time
 	threads, processes map[uint32]struct{}
 	lastStore          time.Time
 	lastRefresh        time.Time
@@ -106,7 +108,7 @@ func (s *session) pipeline() error {
 	s.quiet, s.forkedFrom = map[uint32]sampler.Quiet{}, map[uint32]uint32{}
 	s.threads, s.processes = map[uint32]struct{}{}, map[uint32]struct{}{}
 	s.ring = concurrentring.NewReader(s.seg)
-	s.stacks = stacktable.New(stacktable.Options{})
+	s.stacks = stacktable.New(stacktable.Options{MaxNodes: s.opt.maxNodes})
 	// One slot: all events come from one goroutine, and so stay in the order that the assembler gives them.
 	s.buf, err = blockbuf.New(blockbuf.Options{Bytes: s.opt.BufferBytes})
 	if err != nil {
@@ -232,6 +234,7 @@ func (s *session) pass() int {
 	if s.buffered > s.opt.BufferBytes/4 {
 		s.store()
 	}
+	s.collectStacks(now)
 	return bytes
 }
 
@@ -260,21 +263,47 @@ func (s *session) progress(begun time.Time) Progress {
 	}
 }
 
+// batchBytes is what a batch may have grown to when it goes into the history: with one more event and what the block
+// buffer adds it fills a block.
+const batchBytes = blockbuf.DefaultBlockBytes - 64 - tracefile.MaxEventBytes
+
 // event takes an assembled event into the history.
 func (s *session) event(e *trace.Event) {
-	s.encoded = tracefile.AppendEvent(s.encoded[:0], e)
 	s.produced++
-	if e.Kind == trace.KindCPU || e.Kind == trace.KindGap {
+	switch e.Kind {
+	case trace.KindCPU, trace.KindGap:
 		s.samples[e.Thread] += uint64(e.Count)
+		s.stats.Samples += uint64(e.Count)
+		s.stats.SampleEvents++
+	case trace.KindSync, trace.KindEnter:
+		s.stats.Samples += uint64(e.Count)
+		s.stats.SampleEvents++
+	case trace.KindWait:
+		if len(s.waited) < maxWaited {
+			s.waited[e.Object] = struct{}{}
+		}
 	}
-	if e.Kind == trace.KindWait && len(s.waited) < maxWaited {
-		s.waited[e.Object] = struct{}{}
+	before := s.batch.Len()
+	s.batch.Add(e)
+	switch e.Kind {
+	case trace.KindCPU, trace.KindGap, trace.KindSync, trace.KindEnter:
+		s.stats.SampleBytes += uint64(s.batch.Len() - before)
 	}
-	if err := s.writer.Write(s.encoded); err != nil {
-		return // counted: produced - consumed
+	if s.batch.Len() >= batchBytes || s.batch.Full() {
+		s.endBatch()
 	}
-	s.buffered += len(s.encoded)
-	s.eventBytes += uint64(len(s.encoded))
+}
+
+// endBatch moves the batch in the making into the history.
+func (s *session) endBatch() {
+	if s.batch.Count() == 0 {
+		return
+	}
+	s.stats.EventBytes += uint64(s.batch.Len())
+	if err := s.writer.Write(s.batch.Bytes()); err == nil { // otherwise it is counted: produced - consumed
+		s.buffered += s.batch.Len()
+	}
+	s.batch.Reset()
 	if s.buffered > s.opt.BufferBytes/2 {
 		s.store()
 	}
@@ -283,23 +312,19 @@ func (s *session) event(e *trace.Event) {
 // store moves the history into the file.
 func (s *session) store() {
 	s.lastStore = time.Now()
-	s.buffered = 0
 	// Nodes first: an event must not be in the file without its stack.
-	to := trace.StackID(s.stacks.Len())
-	if to > s.storedNodes {
-		s.nodes = s.stacks.AppendNodes(s.nodes[:0], s.storedNodes, to)
-		s.wrote(s.out.PutNodes(s.storedNodes+1, s.nodes))
-		s.storedNodes = to
+	s.made, s.storedNodes = s.stacks.AppendMade(s.made[:0], s.storedNodes)
+	for _, m := range s.made {
+		s.wrote(s.out.PutNode(m.ID, m.Node))
 	}
+	s.buffered = 0
+	s.endBatch()
 	s.buf.Seal()
-	var e trace.Event
 	for block, ok := s.reader.Next(); ok; block, ok = s.reader.Next() {
 		block.Records(func(p []byte) bool {
-			if _, err := tracefile.DecodeEvent(p, &e); err != nil {
-				return true // cannot be: we encoded it. It counts as overwritten
-			}
-			s.consumed++
-			s.wrote(s.out.PutEvent(&e))
+			n, err := s.out.PutBatch(p)
+			s.consumed += uint64(n) // what does not decode cannot be: we encoded it. It counts as overwritten
+			s.wrote(err)
 			return true
 		})
 	}

@@ -64,13 +64,8 @@ func (s *session) finish(c *child, hurry <-chan struct{}) error {
 
 // symbolise stores the names of every address in the stack table, module by module.
 func (s *session) symbolise(hurry <-chan struct{}) {
-	byModule := map[trace.ModuleID][]uint64{}
-	for id := trace.StackID(1); int(id) <= s.stacks.Len(); id++ {
-		n := s.stacks.Node(id)
-		if n.How != trace.HowMark && n.Addr.Module != 0 {
-			byModule[n.Addr.Module] = append(byModule[n.Addr.Module], n.Lookup())
-		}
-	}
+	s.forgetStacks() // with their addresses noted
+	byModule := s.addresses.byModule()
 	r := symbols.NewResolver(symbols.Options{Code: s.codeOf, Kept: s.keptFile, Stop: hurry})
 	defer r.Close()
 	for _, m := range s.modules {
@@ -85,8 +80,6 @@ func (s *session) symbolise(hurry <-chan struct{}) {
 		default:
 		}
 		delete(byModule, m.ID) // a module that was announced again is looked up once
-		slices.Sort(addrs)
-		addrs = slices.Compact(addrs)
 		if err := r.Add(m); err != nil {
 			s.notes.addf("names of %s: %v", m.Path, err)
 			continue
@@ -146,9 +139,12 @@ func (s *session) account(samplerCPU time.Duration, ended bool, left int) {
 	st.Records, st.RecordBytes = ring.Records, ring.Bytes
 	st.Lost = max(lost, asm.Lost)
 	st.Gaps, st.Broken = asm.Gaps, asm.Broken+ring.Broken
-	st.Events, st.EventBytes = s.consumed-min(s.out.Dropped(), s.consumed), s.eventBytes
+	st.Events = s.consumed - min(s.out.Dropped(), s.consumed)
 	st.Overwritten = s.produced - s.consumed
-	st.Nodes = uint64(s.stacks.Len())
+	stacks := s.stacks.Stats()
+	st.Nodes = stacks.Made // the reader knows which of them are the same, made again
+	st.NodesCap = uint64(s.stacks.Cap())
+	st.HistoryBytes, st.HistoryNs = uint64(s.opt.BufferBytes), s.historyNs()
 	st.Ticks, st.TicksMissed, st.TicksLateNs = counters.Ticks, counters.TicksMissed, counters.TicksLateNs
 	st.SignalsSent, st.SignalsFailed, st.SignalsStuck = counters.SignalsSent, counters.SignalsFailed, counters.SignalsStuck
 	st.ThreadsUnslotted, st.ProcsUnslotted = h.ThreadsUnslotted.Load(), h.ProcsUnslotted.Load()
@@ -184,14 +180,17 @@ func (s *session) account(samplerCPU time.Duration, ended bool, left int) {
 	if counters.ThreadsNoFD > 0 {
 		n.addf("%d threads were not sampled for want of file descriptors: raise ulimit -n", counters.ThreadsNoFD)
 	}
-	if o := s.stacks.Stats().Overflow; o > 0 {
-		n.addf("the stack table was full: %d frames are missing", o)
+	if stacks.Overflow > 0 {
+		n.addf("the stack table was full: %d frames are missing", stacks.Overflow)
+	}
+	if s.addresses.dropped > 0 {
+		n.addf("more different addresses than %d: %d have no name", maxAddresses, s.addresses.dropped)
 	}
 	if s.failed != nil {
 		n.addf("writing stopped: %v", s.failed)
 	}
 	n.mu.Lock()
-	st.SegvAttachRefused = n.refused
+	st.ProcsRefused = n.refused
 	st.Notes = slices.Clone(n.lines)
 	n.mu.Unlock()
 	st.Complete = s.failed == nil

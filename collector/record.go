@@ -48,6 +48,8 @@ type Options struct {
 	Duration time.Duration // stop recording after this; the program runs on and is waited for. 0: until it ends
 	Follow   bool          // record processes that outlive the command, until the last has ended
 
+	maxNodes int // of the stack table; stacktable's default
+
 	Version  string         // of hbtrace, for the file; "(devel)"
 	Progress func(Progress) // called about four times a second from the recording's goroutine; nil: not at all
 }

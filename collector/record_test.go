@@ -342,7 +342,7 @@ func TestRecordManyForks(t *testing.T) {
 			t.Errorf("process %+v has not ended", p)
 		}
 	}
-	if r.Stats().SegvAttachRefused != 0 || r.Stats().ProcsUnslotted != 0 {
+	if r.Stats().ProcsRefused != 0 || r.Stats().ProcsUnslotted != 0 {
 		t.Errorf("stats %+v", *r.Stats())
 	}
 	if err := syscall.Fstat(0, &after); err != nil || before.Ino != after.Ino || before.Dev != after.Dev {

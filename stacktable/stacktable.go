@@ -339,6 +339,9 @@ func (t *Table) Depth(id trace.StackID) int {
 // Len is the number of nodes in the table.
 func (t *Table) Len() int { return int(t.made.Load() - t.collected.Load()) }
 
+// Cap is how many nodes the table can hold.
+func (t *Table) Cap() int { return int(t.maxNodes) }
+
 // Room is how many nodes can still be added before the table is full.
 func (t *Table) Room() int { return int(t.maxNodes) - t.Len() }
 

@@ -233,14 +233,20 @@ type Stats struct {
 	Lost                                     uint64 // records dropped by agents
 	Gaps                                     uint64 // sequence gaps that were seen in the stream (each is a KindLost event)
 	Broken                                   uint64 // records that made no sense: skipped
-	Events, EventBytes                       uint64 // stored, after merging
+	Events, EventBytes                       uint64 // stored, after merging; bytes before compression
+	Samples                                  uint64 // samples taken: records of KindCPU, KindGap, KindSync and KindEnter, intervals not included
+	SampleEvents, SampleBytes                uint64 // events that they became by merging, and bytes of these
 	Overwritten                              uint64 // events that the block buffer no longer had when they were to be stored
-	Nodes                                    uint64
+	Nodes                                    uint64 // distinct nodes in the recording
+	NodesCollected                           uint64 // times that one was taken out of the recorder's stack table because nothing needed it any more
+	NodeBytes, NodesCap                      uint64 // largest size of the stack table, and how many nodes it could hold
+	HistoryBytes                             uint64 // size of the history between ring and file
+	HistoryNs                                uint64 // what it held at the end: from the first event in it to the last
 	Ticks, TicksMissed, TicksLateNs          uint64 // sampler
 	SignalsSent, SignalsFailed, SignalsStuck uint64
 	ThreadsUnslotted, ProcsUnslotted         uint64
 	SubbufsLost                              uint64 // sub-buffers given up because a producer died holding one
-	SegvAttachRefused                        uint64 // processes that refused the segment
+	ProcsRefused                             uint64 // processes that refused the segment
 	CollectorCPU, SamplerCPU                 time.Duration
 	TargetCPU                                time.Duration // user+system of the recorded command and its waited-for children
 	Notes                                    []string      // one line each: what could not be hooked or recorded, and why

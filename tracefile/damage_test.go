@@ -328,13 +328,13 @@ func TestNewerSection(t *testing.T) {
 			off = s.off
 		}
 	}
-	data[off+1] = sectionVersion + 1
+	data[off+1] = sectionEvents.newest() + 1
 	r, err := open("x", bytes.NewReader(fixChecksums(data)), int64(len(data)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	list, err := use(r)
-	want := fmt.Sprintf("recording x cannot be read to its end: events section at offset %d: it was written by a newer version: it has version 2", off)
+	want := fmt.Sprintf("recording x cannot be read to its end: events section at offset %d: it was written by a newer version: it has version 3", off)
 	if len(list) != 0 || err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%d events, error %v, want %q", len(list), err, want)
 	}

@@ -1,9 +1,8 @@
-// How events are stored: alone, as records between collector and block buffer, and in batches, as sections of
-// the file. Both write the same fields; a batch writes them as differences from what came before in it.
+// What of an event is stored, and event sections of version 1, which are read but no longer written: batch.go has those
+// of version 2.
 //
-//	alone   shape fields                        differences are from 0
-//	batch   for each event: number fields       number: of the event's shape, in order of appearance in the
-//	                                            batch; a new shape follows its number
+//	payload for each event: number fields       number: of the event's shape, in order of appearance in the
+//	                                            section; a new shape follows its number
 //	shape   kind uint8, flags, hook, mask       mask: which of the optional fields follow
 //	fields  thread, time, then by mask, in the order of the has… constants
 //
@@ -14,7 +13,6 @@ package tracefile
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/hbtrace/hbtrace/trace"
 )
@@ -201,38 +199,6 @@ func (c *cursor) eventFields(e *trace.Event, s shape, b before) {
 	}
 }
 
-// AppendEvent appends e to dst as a record that stands alone, typically 15 to 40 bytes.
-func AppendEvent(dst []byte, e *trace.Event) []byte {
-	s := shapeOf(e)
-	dst = appendShape(dst, s)
-	dst = binary.AppendUvarint(dst, uint64(e.Thread))
-	var t threadBefore
-	return appendEventFields(dst, e, s.mask, before{thread: &t})
-}
-
-// DecodeEvent reads one record of [AppendEvent] from the front of p into e and returns its length.
-func DecodeEvent(p []byte, e *trace.Event) (n int, err error) {
-	c := cursor{p: p}
-	s := c.shape()
-	e.Thread = trace.ThreadID(c.uint32())
-	var t threadBefore
-	c.eventFields(e, s, before{thread: &t})
-	if c.bad {
-		*e = trace.Event{}
-		return 0, fmt.Errorf("decoding an event record of %d bytes: cut or malformed", len(p))
-	}
-	return len(p) - len(c.p), nil
-}
-
-// batch collects events for one section.
-type batch struct {
-	payload []byte
-	count   int
-	time    trace.Ns
-	shapes  map[shape]uint64
-	threads threadStates
-}
-
 // threadStates finds what a thread's event is coded against. Batches mostly have runs of one thread.
 type threadStates struct {
 	states map[trace.ThreadID]*threadBefore
@@ -261,34 +227,8 @@ func (t *threadStates) of(id trace.ThreadID) *threadBefore {
 	return b
 }
 
-func (b *batch) add(e *trace.Event) {
-	s := shapeOf(e)
-	number, ok := b.shapes[s]
-	if !ok {
-		if b.shapes == nil {
-			b.shapes = map[shape]uint64{}
-		}
-		number = uint64(len(b.shapes))
-		b.shapes[s] = number
-	}
-	b.payload = binary.AppendUvarint(b.payload, number)
-	if !ok {
-		b.payload = appendShape(b.payload, s)
-	}
-	b.payload = binary.AppendUvarint(b.payload, uint64(e.Thread))
-	b.payload = appendEventFields(b.payload, e, s.mask, before{b.time, b.threads.of(e.Thread)})
-	b.time = e.Time
-	b.count++
-}
-
-func (b *batch) reset() {
-	b.payload, b.count, b.time = b.payload[:0], 0, 0
-	clear(b.shapes)
-	b.threads.reset()
-}
-
-// batchDecoder holds what decoding a batch needs, to be used again.
-type batchDecoder struct {
+// oldDecoder holds what decoding a section of version 1 needs, to be used again.
+type oldDecoder struct {
 	shapes  []shape
 	threads threadStates
 	event   trace.Event
@@ -298,7 +238,7 @@ type batchDecoder struct {
 type stopped struct{ error }
 
 // decode calls f for the events of a section.
-func (d *batchDecoder) decode(payload []byte, count uint32, f func(*trace.Event) error) error {
+func (d *oldDecoder) decode(payload []byte, count uint32, f func(*trace.Event) error) error {
 	d.shapes = d.shapes[:0]
 	d.threads.reset()
 	c := cursor{p: payload}

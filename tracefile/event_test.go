@@ -1,6 +1,8 @@
 package tracefile
 
 import (
+	"encoding/binary"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -46,50 +48,131 @@ func TestEveryFieldIsStored(t *testing.T) {
 		} else {
 			f.SetInt(-7)
 		}
-		if n, err := DecodeEvent(AppendEvent(nil, &e), &got); err != nil || got != e || n == 0 {
+		var b Batch
+		var d BatchDecoder
+		b.Add(&e)
+		if err := d.Decode(b.Bytes(), func(e *trace.Event) error { got = *e; return nil }); err != nil || got != e {
 			t.Errorf("%s: got %+v, %v; want %+v", reflect.TypeFor[trace.Event]().Field(i).Name, got, err, e)
 		}
 	}
 }
 
-func TestEventRecord(t *testing.T) {
-	rng := rand.New(rand.NewPCG(8, 9))
-	list := []trace.Event{{}, {Count: 1}, fullEvent(1), fullEvent(-1)}
-	for range 2000 {
-		list = append(list, randomEvent(rng))
-	}
-	var buf []byte
-	for i := range list {
-		buf = AppendEvent(buf, &list[i])
-	}
-	p := buf
-	for i := range list {
-		got := trace.Event{Kind: 99, Size: 99, Thread: 99, Release: 99} // of the last use
-		n, err := DecodeEvent(p, &got)
-		if err != nil || got != list[i] {
-			t.Fatalf("event %d: got %+v, %v; want %+v", i, got, err, list[i])
-		}
-		for cut := range n {
-			if _, err := DecodeEvent(p[:cut:cut], &got); err == nil {
-				t.Fatalf("event %d passes when cut to %d of %d bytes", i, cut, n)
+// randomEvents are some that have nothing to do with each other and some that mostly repeat.
+func randomEvents(rng *rand.Rand, n int) []trace.Event {
+	list := []trace.Event{fullEvent(1), fullEvent(-1), {}, fullEvent(1), {Count: 1}, {Thread: 1}}
+	last := list[0]
+	for range n {
+		e := randomEvent(rng)
+		if rng.IntN(2) == 0 {
+			e = last
+			e.Time += trace.Ns(rng.IntN(1e6))
+			v := reflect.ValueOf(&e).Elem()
+			if f := v.Field(rng.IntN(v.NumField())); f.CanUint() {
+				f.SetUint(rng.Uint64() >> rng.IntN(64) & (1<<f.Type().Bits() - 1))
+			} else {
+				f.SetInt(rng.Int64() >> rng.IntN(64))
 			}
 		}
-		p = p[n:]
+		list = append(list, e)
+		last = e
 	}
-	if len(p) != 0 {
-		t.Errorf("%d bytes left", len(p))
+	return list
+}
+
+func TestBatch(t *testing.T) {
+	rng := rand.New(rand.NewPCG(10, 11))
+	var b Batch
+	var d BatchDecoder
+	for range 50 { // batch and decoder are used again
+		list := randomEvents(rng, rng.IntN(600))
+		b.Reset()
+		if len(b.Bytes()) != 0 {
+			t.Fatal("an empty batch has bytes")
+		}
+		for i := range list {
+			before := b.Len()
+			b.Add(&list[i])
+			if added := b.Len() - before; added > MaxEventBytes {
+				t.Fatalf("%+v added %d bytes", list[i], added)
+			}
+		}
+		i := 0
+		err := d.Decode(b.Bytes(), func(e *trace.Event) error {
+			if *e != list[i] {
+				t.Fatalf("event %d = %+v, want %+v", i, *e, list[i])
+			}
+			i++
+			return nil
+		})
+		if err != nil || i != len(list) || b.Count() != len(list) {
+			t.Fatalf("%d events of %d: %v", i, len(list), err)
+		}
+	}
+	p := b.Bytes()
+	for cut := range len(p) {
+		if err := d.Decode(p[:cut:cut], func(*trace.Event) error { return nil }); err == nil {
+			t.Fatalf("a batch passes when cut to %d of %d bytes", cut, len(p))
+		}
+	}
+	stop := errors.New("stop")
+	if err := d.Decode(p, func(*trace.Event) error { return stop }); err != stop {
+		t.Errorf("stopped with %v", err)
 	}
 }
 
-func TestEventBatch(t *testing.T) {
-	rng := rand.New(rand.NewPCG(10, 11))
-	var b batch
-	var d batchDecoder
-	for range 50 { // batch and decoder are used again
-		list := []trace.Event{fullEvent(1), fullEvent(-1), {}}
-		for range rng.IntN(300) {
-			list = append(list, randomEvent(rng))
+// TestFullBatch: no event is lost at the largest count.
+func TestFullBatch(t *testing.T) {
+	var b Batch
+	for !b.Full() {
+		b.Add(&trace.Event{Kind: trace.KindGap, Count: 1})
+	}
+	n := 0
+	if err := new(BatchDecoder).Decode(b.Bytes(), func(*trace.Event) error { n++; return nil }); err != nil || n != maxBatchEvents {
+		t.Errorf("%d events, %v", n, err)
+	}
+}
+
+// oldBatch writes event sections of version 1, as recorders did.
+type oldBatch struct {
+	payload []byte
+	count   int
+	time    trace.Ns
+	shapes  map[shape]uint64
+	threads threadStates
+}
+
+func (b *oldBatch) add(e *trace.Event) {
+	s := shapeOf(e)
+	number, ok := b.shapes[s]
+	if !ok {
+		if b.shapes == nil {
+			b.shapes = map[shape]uint64{}
 		}
+		number = uint64(len(b.shapes))
+		b.shapes[s] = number
+	}
+	b.payload = binary.AppendUvarint(b.payload, number)
+	if !ok {
+		b.payload = appendShape(b.payload, s)
+	}
+	b.payload = binary.AppendUvarint(b.payload, uint64(e.Thread))
+	b.payload = appendEventFields(b.payload, e, s.mask, before{b.time, b.threads.of(e.Thread)})
+	b.time = e.Time
+	b.count++
+}
+
+func (b *oldBatch) reset() {
+	b.payload, b.count, b.time = b.payload[:0], 0, 0
+	clear(b.shapes)
+	b.threads.reset()
+}
+
+func TestVersion1Events(t *testing.T) {
+	rng := rand.New(rand.NewPCG(10, 11))
+	var b oldBatch
+	var d oldDecoder
+	for range 20 { // batch and decoder are used again
+		list := randomEvents(rng, rng.IntN(300))
 		b.reset()
 		for i := range list {
 			b.add(&list[i])
@@ -108,40 +191,68 @@ func TestEventBatch(t *testing.T) {
 	}
 }
 
-func TestTypicalEventIsSmall(t *testing.T) {
-	var b batch
-	const n = 1000
-	for i := range n {
-		b.add(&trace.Event{
-			Kind: trace.KindCPU, Thread: trace.ThreadID(1 + i%8), Time: trace.Ns(1e15) + trace.Ns(i)*1_003_777,
-			Start: trace.Ns(1e15) + trace.Ns(i)*1_003_777, Stack: trace.StackID(5000 + i*7919%300), Same: 12, Count: 1, CPU: 1_000_000 + int64(i),
-		})
+// typical is the i-th of a row of events as a program of eight threads gives them.
+func typical(i int) trace.Event {
+	at := trace.Ns(1e15) + trace.Ns(i)*1_003_777
+	e := trace.Event{Thread: trace.ThreadID(1 + i%8), Time: at, Start: at, Same: 12, Count: 1}
+	switch i % 3 {
+	case 0:
+		e.Kind, e.Stack, e.CPU = trace.KindCPU, trace.StackID(5000+i*7919%300), 1_000_000+int64(i)
+	case 1:
+		e.Kind, e.Hook, e.Stack, e.Object, e.Result = trace.KindCall, 60, trace.StackID(6000+i%8), 7, 4096
+		e.Start -= 230_000
+	default:
+		e.Kind, e.Hook, e.Stack, e.Object = trace.KindWait, 20, trace.StackID(7000+i%8), 0x7f1234567000
+		e.Start, e.Releaser, e.Owner, e.Release, e.Flags = e.Start-130_000, 3, 3, at-4000, trace.FlagCertain
 	}
-	got := float64(len(b.payload)) / n
-	t.Logf("%.1f bytes a sample before compression", got)
-	if got > 13 {
-		t.Errorf("%.1f bytes a sample before compression, want at most 13", got)
+	return e
+}
+
+func TestTypicalEventIsSmall(t *testing.T) {
+	var b Batch
+	n := 0
+	for ; b.Len() < 4000; n++ {
+		e := typical(n)
+		b.Add(&e)
+	}
+	got := float64(b.Len()) / float64(n)
+	t.Logf("%.1f bytes an event before compression", got)
+	if got > 11 {
+		t.Errorf("%.1f bytes an event before compression, want at most 11", got)
 	}
 }
 
 func BenchmarkEvent(b *testing.B) {
-	e := trace.Event{Kind: trace.KindCPU, Thread: 3, Time: 1e15, Start: 1e15, Stack: 5000, Same: 12, Count: 1, CPU: 1e6}
-	rec := AppendEvent(nil, &e)
-	b.Run("op=append", func(b *testing.B) {
+	b.Run("op=add", func(b *testing.B) {
 		b.ReportAllocs()
-		buf := make([]byte, 0, 128)
+		var batch Batch
+		i, bytes := 0, 0
 		for b.Loop() {
-			AppendEvent(buf, &e)
+			e := typical(i)
+			batch.Add(&e)
+			if batch.Len() > 4000 {
+				bytes += batch.Len()
+				batch.Reset()
+			}
+			i++
 		}
-		b.ReportMetric(float64(len(rec)), "B/event")
+		b.ReportMetric(float64(bytes)/float64(i), "B/event")
 	})
 	b.Run("op=decode", func(b *testing.B) {
 		b.ReportAllocs()
+		var batch Batch
+		for i := 0; batch.Len() < 4000; i++ {
+			e := typical(i)
+			batch.Add(&e)
+		}
+		var d BatchDecoder
+		n := 0
 		for b.Loop() {
-			if _, err := DecodeEvent(rec, &e); err != nil {
+			if err := d.Decode(batch.Bytes(), func(*trace.Event) error { n++; return nil }); err != nil {
 				b.Fatal(err)
 			}
 		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/event")
 	})
 	b.Run("op=write", func(b *testing.B) {
 		b.ReportAllocs()
@@ -151,8 +262,7 @@ func BenchmarkEvent(b *testing.B) {
 		}
 		i := 0
 		for b.Loop() {
-			e.Time += 1_003_777
-			e.Start, e.Thread, e.Stack = e.Time, trace.ThreadID(1+i%8), trace.StackID(5000+i*7919%300)
+			e := typical(i)
 			if err := w.PutEvent(&e); err != nil {
 				b.Fatal(err)
 			}

@@ -35,7 +35,7 @@ func appendFooter(dst []byte, index []indexEntry, off int64) []byte {
 	h := len(dst)
 	dst = append(dst, make([]byte, sectionHeaderBytes)...)
 	dst = append(dst, p...)
-	sealHeader(dst[h:h+sectionHeaderBytes], sectionFooter, 0, len(index), len(p), p)
+	sealHeader(dst[h:h+sectionHeaderBytes], sectionFooter, 1, 0, len(index), len(p), p)
 	return dst
 }
 

@@ -2,6 +2,7 @@ package tracefile
 
 import (
 	"bytes"
+	"os"
 	"testing"
 
 	"github.com/hbtrace/hbtrace/trace"
@@ -15,6 +16,11 @@ func FuzzOpen(f *testing.F) {
 	f.Add(data, true)
 	f.Add(data[:len(data)/2], true)
 	f.Add(plain(f), true)
+	again, _ := recycled(f, 400, 40)
+	f.Add(again, true)
+	if old, err := os.ReadFile("testdata/recording-v1.golden"); err == nil {
+		f.Add(old, true)
+	}
 	f.Fuzz(func(t *testing.T, data []byte, fix bool) {
 		if fix {
 			data = fixChecksums(data)
@@ -79,21 +85,32 @@ func fixChecksums(in []byte) []byte {
 	return data
 }
 
-func FuzzDecodeEvent(f *testing.F) {
-	for _, e := range []trace.Event{{}, fullEvent(1), fullEvent(-1)} {
-		f.Add(AppendEvent(nil, &e))
+func FuzzDecodeBatch(f *testing.F) {
+	var b Batch
+	for _, e := range []trace.Event{{}, fullEvent(1), fullEvent(-1), typical(0), typical(8), typical(1), typical(2)} {
+		b.Add(&e)
+		f.Add(b.Bytes())
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
-		var e, again trace.Event
-		n, err := DecodeEvent(p, &e)
-		if err != nil {
+		var d BatchDecoder
+		var again Batch
+		var list []trace.Event
+		if d.Decode(p, func(e *trace.Event) error { list = append(list, *e); again.Add(e); return nil }) != nil || len(list) == 0 {
 			return
 		}
-		if n > len(p) {
-			t.Fatalf("%d bytes of %d", n, len(p))
+		if len(list) > len(p) {
+			t.Fatalf("%d bytes became %d events", len(p), len(list))
 		}
-		if _, err := DecodeEvent(AppendEvent(nil, &e), &again); err != nil || e != again {
-			t.Fatalf("%+v became %+v, %v", e, again, err)
+		i := 0
+		err := d.Decode(again.Bytes(), func(e *trace.Event) error {
+			if *e != list[i] {
+				t.Fatalf("%+v became %+v", list[i], *e)
+			}
+			i++
+			return nil
+		})
+		if err != nil || i != len(list) {
+			t.Fatalf("%d events of %d, %v", i, len(list), err)
 		}
 	})
 }

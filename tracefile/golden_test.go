@@ -12,36 +12,34 @@ import (
 )
 
 var (
-	update     = flag.Bool("update", false, "write what testdata/recording-v1.golden reads as anew")
-	updateFile = flag.Bool("update-recording", false, "write testdata/recording-v1.golden anew: only where version 1 of the format was never released")
+	update     = flag.Bool("update", false, "write what testdata/recording-*.golden read as anew")
+	updateFile = flag.Bool("update-recording", false, "write testdata/recording-v2.golden anew: only where version 2 of its sections was never released")
 )
 
-// TestGolden reads a recording that was written when version 1 was made: it must read the same for ever. What
-// writers write may change.
+// TestGolden reads recordings that were written when a version was made: they must read the same for ever. What
+// writers write may change. The first has sections of version 1, the second events and nodes of version 2.
 func TestGolden(t *testing.T) {
-	const file, text = "testdata/recording-v1.golden", "testdata/recording-v1.txt"
 	if *updateFile {
-		data, err := os.ReadFile(write(t, sample(25)))
-		if err == nil {
-			err = os.WriteFile(file, data, 0o644)
+		data, _ := recycled(t, 60, 25)
+		if err := os.WriteFile("testdata/recording-v2.golden", data, 0o644); err != nil {
+			t.Fatal(err)
 		}
+	}
+	for _, file := range []string{"testdata/recording-v1", "testdata/recording-v2"} {
+		r := mustOpen(t, file+".golden")
+		got := dump(t, r)
+		if *update {
+			if err := os.WriteFile(file+".txt", []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file + ".txt")
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	r := mustOpen(t, file)
-	got := dump(t, r)
-	if *update {
-		if err := os.WriteFile(text, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
+		if got != string(want) {
+			t.Errorf("%s.golden reads as\n%s\nwant\n%s", file, got, want)
 		}
-	}
-	want, err := os.ReadFile(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s reads as\n%s\nwant\n%s", file, got, want)
 	}
 }
 

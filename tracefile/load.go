@@ -160,6 +160,7 @@ type loader struct {
 	threads   map[trace.ThreadID]trace.Thread
 	modules   map[trace.ModuleID]trace.Module
 	unknown   int
+	namer     *namer // nil until a section of nodes gives ids anew
 }
 
 func (l *loader) load() {
@@ -197,14 +198,7 @@ func (l *loader) load() {
 
 func (l *loader) section(s indexEntry) error {
 	r := l.r
-	h, err := readSectionHeader(r.sections.f, s.off, r.size)
-	if err != nil {
-		return err
-	}
-	if h.kind != s.kind {
-		return fmt.Errorf("the index is wrong: it is of kind %s", h.kind)
-	}
-	p, err := r.payload(s.off, h)
+	h, p, err := r.section(s)
 	if err != nil {
 		return err
 	}
@@ -220,10 +214,27 @@ func (l *loader) section(s indexEntry) error {
 	case sectionModules:
 		return decodeItems(p, func(m trace.Module) { l.modules[m.ID] = m })
 	case sectionNodes:
-		return r.nodes.decode(p, h.count)
+		return l.nodes(p, h, s.off)
 	case sectionSymbols:
 		return decodeSymbols(p, h.count, func(a trace.Addr, f []trace.SymFrame) { r.symbols[a] = f })
 	}
+	return nil
+}
+
+// nodes takes in a section of nodes. From the first of version 2 on, ids of the file are no node's number any more.
+func (l *loader) nodes(p []byte, h sectionHeader, off int64) error {
+	r := l.r
+	if l.namer == nil {
+		if h.version == 1 {
+			return r.nodes.decode(p, h.count)
+		}
+		l.namer = newNamer(r.nodes)
+	}
+	by, err := l.namer.section(&r.nodes, p, h.version, h.count, off)
+	if err != nil {
+		return err
+	}
+	r.renamings = append(r.renamings, by)
 	return nil
 }
 
@@ -247,6 +258,9 @@ func (l *loader) finish() {
 			}
 		}
 	}
+	if l.namer != nil {
+		r.stats.Nodes = uint64(len(r.nodes)) // the recorder counted those twice that it made twice
+	}
 	r.stats.Complete = r.stats.Complete && l.hasStats && r.closed && r.damage == nil
 	r.stats.Notes = append(r.stats.Notes, r.notes...)
 	if r.meta.EndNs == 0 {
@@ -264,20 +278,11 @@ func (l *loader) lastTime() trace.Ns {
 	for _, t := range r.threads {
 		last = max(last, t.Start, t.End)
 	}
-	var d batchDecoder
 	for _, s := range slices.Backward(r.index) {
 		if s.kind != sectionEvents || r.stopsEvents && s.off >= r.damage.Offset {
 			continue
 		}
-		h, err := readSectionHeader(r.sections.f, s.off, r.size)
-		if err != nil || h.kind != sectionEvents {
-			continue
-		}
-		p, err := r.payload(s.off, h)
-		if err != nil {
-			continue
-		}
-		err = d.decode(p, h.count, func(e *trace.Event) error {
+		err := r.eventSection(s, func(e *trace.Event) error {
 			last = max(last, e.Time)
 			return nil
 		})

@@ -1,9 +1,16 @@
-// Nodes of the stack table, in increments: a section holds the ids from some first one on.
+// Nodes of the stack table, in increments. A section of version 1 holds the ids from some first one on:
 //
 //	payload  first, then for each node: up, module<<3|how, off
 //
 // up is the distance from the node's id to its parent's, 0 for an outermost frame; off is the difference to the
-// node before.
+// node before. Of version 2 are those that give an id anew, because the recorder has taken it back from a stack that
+// nothing needed any more (stacktable.Collect), or whose parents are of such ids:
+//
+//	payload  for each node: id, up, module<<3|how, off
+//
+// id is the difference to the node before, up is signed, the parent is whichever node had that id last. An id means its
+// newest node in front of where it is used: events in front of a section of version 2 keep their stacks. Readers
+// give the nodes numbers of their own, which never change (names.go).
 
 package tracefile
 
@@ -31,11 +38,21 @@ func appendNode(dst []byte, id trace.StackID, n trace.Node, lastOff uint64) []by
 	return binary.AppendVarint(dst, int64(n.Addr.Off-lastOff))
 }
 
-// checkNode refuses what the format cannot hold or what would make a stack endless.
+// appendNamedNode appends a node of a section of version 2; last and lastOff are those of the node before.
+func appendNamedNode(dst []byte, id trace.StackID, n trace.Node, last trace.StackID, lastOff uint64) []byte {
+	var up int64
+	if n.Parent != 0 {
+		up = int64(id) - int64(n.Parent)
+	}
+	dst = binary.AppendUvarint(dst, uint64(id-last))
+	dst = binary.AppendVarint(dst, up)
+	dst = binary.AppendUvarint(dst, uint64(n.Addr.Module)<<howBits|uint64(n.How))
+	return binary.AppendVarint(dst, int64(n.Addr.Off-lastOff))
+}
+
+// checkNode refuses what the format cannot hold.
 func checkNode(id trace.StackID, n trace.Node) error {
 	switch {
-	case n.Parent >= id:
-		return fmt.Errorf("storing node %d: its parent is %d: parents come first", id, n.Parent)
 	case n.How > maxHow:
 		return fmt.Errorf("storing node %d: no room for how %d", id, n.How)
 	case n.Addr.Module > maxModule:
@@ -66,34 +83,66 @@ func (s nodeStore) at(id trace.StackID) trace.Node {
 	}
 }
 
-// decode adds the nodes of a section, which must be the next ones. On an error it adds none.
+// decode adds the nodes of a section of version 1, which must be the next ones. On an error it adds none.
 func (s *nodeStore) decode(payload []byte, count uint32) error {
-	c := cursor{p: payload}
-	have := uint64(len(*s))
-	if first := c.uvarint(); first != have+1 {
-		return fmt.Errorf("it starts at node %d where %d is next", first, have+1)
+	out := *s
+	err := decodeNodes(payload, 1, count, uint32(len(*s)), func(_, parent, modHow uint32, off uint64) error {
+		out = append(out, packedNode{off: off, parent: parent, modHow: modHow})
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	if uint64(count) > uint64(len(c.p))/3 || have+uint64(count) > math.MaxUint32 {
+	*s = out
+	return nil
+}
+
+// decodeNodes calls f for the nodes of a section. have is the highest id so far: nodes above come one after the other.
+// Parents are not 0 < have+1, and in version 1 less than id; more is not known of them.
+func decodeNodes(payload []byte, version uint8, count, have uint32, f func(id, parent, modHow uint32, off uint64) error) error {
+	c := cursor{p: payload}
+	id := uint64(0)
+	if version == 1 {
+		first := c.uvarint()
+		if first != uint64(have)+1 {
+			return fmt.Errorf("it starts at node %d where %d is next", first, uint64(have)+1)
+		}
+		id = uint64(have)
+	}
+	if uint64(count) > uint64(len(c.p))/3 || uint64(have)+uint64(count) > math.MaxUint32 {
 		return errMalformed
 	}
-	out := *s
+	top := uint64(have)
 	var off uint64
-	for id := have + 1; id <= have+uint64(count); id++ {
-		up := c.uvarint()
+	for range count {
+		var up int64
+		if version == 1 {
+			id++
+			distance := c.uvarint()
+			if distance >= id {
+				return errMalformed
+			}
+			up = int64(distance)
+		} else {
+			id += c.uvarint()
+			up = c.varint()
+		}
 		modHow := c.uint32()
 		off += uint64(c.varint())
-		if up >= id {
+		parent := int64(0)
+		if up != 0 {
+			parent = int64(id) - up
+		}
+		if c.bad || id == 0 || id > top+1 || parent < 0 || parent > int64(top) {
 			return errMalformed
 		}
-		n := packedNode{off: off, modHow: modHow}
-		if up != 0 {
-			n.parent = uint32(id - up)
+		top = max(top, id)
+		if err := f(uint32(id), uint32(parent), modHow, off); err != nil {
+			return err
 		}
-		out = append(out, n)
 	}
 	if c.bad || len(c.p) > 0 {
 		return errMalformed
 	}
-	*s = out
 	return nil
 }

@@ -30,6 +30,7 @@ type Reader struct {
 	threads   []trace.Thread
 	modules   []trace.Module
 	nodes     nodeStore
+	renamings []renaming // in the order of the file; empty: the file's ids are the nodes' numbers
 
 	mu         sync.RWMutex
 	symbols    map[trace.Addr][]trace.SymFrame
@@ -91,6 +92,7 @@ func open(path string, f io.ReaderAt, size int64) (*Reader, error) {
 	}
 	r := &Reader{path: path, symbols: map[trace.Addr][]trace.SymFrame{}, asked: map[trace.ModuleID]bool{}}
 	r.sections.sectionReader = sectionReader{f: f, size: size}
+	r.events.sectionReader = sectionReader{f: f, size: size}
 	r.find(path)
 	l := loader{r: r}
 	l.load()
@@ -101,7 +103,6 @@ func open(path string, f io.ReaderAt, size int64) (*Reader, error) {
 		return nil, fmt.Errorf("opening recording %s: it ends after %d bytes, before any whole section: nothing can be read", path, size)
 	}
 	l.finish()
-	r.events.sectionReader = sectionReader{f: f, size: size}
 	return r, nil
 }
 
@@ -149,42 +150,62 @@ func (r *Reader) Damage() error {
 // eventReader has the buffers of Events.
 type eventReader struct {
 	sectionReader
-	decoder batchDecoder
+	old     oldDecoder
+	decoder BatchDecoder
 }
 
 // Events implements [trace.Source]. Of a damaged file it returns a [*CorruptError] after the events in front of
 // the damage. It holds one section of events in memory and must not be called from within f, nor from
 // several goroutines at a time.
 func (r *Reader) Events(f func(*trace.Event) error) error {
+	var named names
+	renamings := r.renamings
+	deliver := f
 	for _, s := range r.index {
-		if s.kind != sectionEvents {
-			continue
-		}
-		if r.damage != nil && r.stopsEvents && s.off >= r.damage.Offset {
-			break
-		}
-		err := r.eventSection(s, f)
-		if stop, ok := err.(stopped); ok {
-			return stop.error
-		}
-		if err != nil {
-			return &CorruptError{r.path, s.kind.String(), s.off, err}
+		switch {
+		case r.damage != nil && r.stopsEvents && s.off >= r.damage.Offset:
+			return r.Damage()
+		case s.kind == sectionNodes && len(renamings) > 0 && renamings[0].off == s.off:
+			if named == nil {
+				named = identity(int(renamings[0].first) - 1)
+				deliver = func(e *trace.Event) error {
+					e.Stack = named.of(e.Stack)
+					return f(e)
+				}
+			}
+			if err := r.rename(s, &renamings[0], &named); err != nil {
+				return &CorruptError{r.path, s.kind.String(), s.off, err}
+			}
+			renamings = renamings[1:]
+		case s.kind == sectionEvents:
+			err := r.eventSection(s, deliver)
+			if stop, ok := err.(stopped); ok {
+				return stop.error
+			}
+			if err != nil {
+				return &CorruptError{r.path, s.kind.String(), s.off, err}
+			}
 		}
 	}
 	return r.Damage()
 }
 
 func (r *Reader) eventSection(s indexEntry, f func(*trace.Event) error) error {
-	h, err := readSectionHeader(r.events.f, s.off, r.events.size)
+	h, payload, err := r.events.section(s)
 	if err != nil {
 		return err
 	}
-	if h.kind != sectionEvents {
-		return fmt.Errorf("the index is wrong: it is of kind %s", h.kind)
+	if h.version == 1 {
+		return r.events.old.decode(payload, h.count, f)
 	}
-	payload, err := r.events.payload(s.off, h)
+	return r.events.decoder.decodeBatches(payload, h.count, f)
+}
+
+// rename brings names up to date with a section of nodes.
+func (r *Reader) rename(s indexEntry, by *renaming, n *names) error {
+	h, payload, err := r.events.section(s)
 	if err != nil {
 		return err
 	}
-	return r.events.decoder.decode(payload, h.count, f)
+	return by.apply(n, payload, h.version, h.count)
 }

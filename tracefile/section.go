@@ -1,5 +1,5 @@
 // Framing: the file's header and sections, checksums and compression. What is inside a section is in
-// fields.go, event.go, node.go and symbol.go.
+// fields.go, batch.go, event.go, node.go and symbol.go.
 
 package tracefile
 
@@ -51,8 +51,13 @@ func (k sectionKind) String() string {
 	return fmt.Sprintf("unknown (%d)", uint8(k))
 }
 
-// sectionVersion is the version of every kind of section that this package writes and reads.
-const sectionVersion = 1
+// newest is the newest version of a kind of section that this package reads; older ones are read for ever.
+func (k sectionKind) newest() uint8 {
+	if k == sectionNodes || k == sectionEvents {
+		return 2
+	}
+	return 1
+}
 
 const flagZstd = 1 // the payload is one zstd frame
 
@@ -100,7 +105,7 @@ func appendFileHeader(dst []byte) []byte {
 }
 
 // appendSection appends a section, compressed with z where that pays.
-func appendSection(dst []byte, kind sectionKind, count int, payload []byte, z *zstd.Encoder) []byte {
+func appendSection(dst []byte, kind sectionKind, version uint8, count int, payload []byte, z *zstd.Encoder) []byte {
 	at := len(dst)
 	dst = append(dst, make([]byte, sectionHeaderBytes)...)
 	var flags uint8
@@ -117,13 +122,13 @@ func appendSection(dst []byte, kind sectionKind, count int, payload []byte, z *z
 	if flags == 0 {
 		dst = append(dst, payload...)
 	}
-	sealHeader(dst[at:body], kind, flags, count, len(payload), dst[body:])
+	sealHeader(dst[at:body], kind, version, flags, count, len(payload), dst[body:])
 	return dst
 }
 
 // sealHeader fills in a section's header.
-func sealHeader(h []byte, kind sectionKind, flags uint8, count, raw int, stored []byte) {
-	h[0], h[1], h[2] = byte(kind), sectionVersion, flags
+func sealHeader(h []byte, kind sectionKind, version, flags uint8, count, raw int, stored []byte) {
+	h[0], h[1], h[2] = byte(kind), version, flags
 	binary.LittleEndian.PutUint32(h[4:], uint32(len(stored)))
 	binary.LittleEndian.PutUint32(h[8:], uint32(raw))
 	binary.LittleEndian.PutUint32(h[12:], uint32(count))
@@ -182,8 +187,10 @@ type sectionReader struct {
 // payload reads and checks the payload of the section at off. It is valid until the next call.
 func (r *sectionReader) payload(off int64, h sectionHeader) ([]byte, error) {
 	switch {
-	case h.version > sectionVersion:
-		return nil, fmt.Errorf("%w: it has version %d, this hbtrace knows %d: use a newer hbtrace", errNewer, h.version, sectionVersion)
+	case h.version > h.kind.newest():
+		return nil, fmt.Errorf("%w: it has version %d, this hbtrace knows %d: use a newer hbtrace", errNewer, h.version, h.kind.newest())
+	case h.version == 0:
+		return nil, errMalformed
 	case h.flags&^flagZstd != 0:
 		return nil, fmt.Errorf("it has unknown flags %#x", h.flags)
 	case h.kind != sectionFooter && (h.raw > maxSectionBytes || h.stored > maxSectionBytes):
@@ -225,6 +232,19 @@ func (r *sectionReader) payload(off int64, h sectionHeader) ([]byte, error) {
 		return nil, fmt.Errorf("it decompresses to %d bytes instead of %d", len(raw), h.raw)
 	}
 	return raw, nil
+}
+
+// section reads the header and the payload of a section that the index names.
+func (r *sectionReader) section(s indexEntry) (sectionHeader, []byte, error) {
+	h, err := readSectionHeader(r.f, s.off, r.size)
+	if err != nil {
+		return h, nil, err
+	}
+	if h.kind != s.kind {
+		return h, nil, fmt.Errorf("the index is wrong: it is of kind %s", h.kind)
+	}
+	p, err := r.payload(s.off, h)
+	return h, p, err
 }
 
 func (r *sectionReader) close() {

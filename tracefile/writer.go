@@ -33,10 +33,15 @@ type Writer struct {
 	processes, threads, modules items
 	nodes                       []byte
 	nodeCount                   int
-	firstNode, nextNode         trace.StackID // ids in nodes: [firstNode, nextNode)
+	firstNode, nextNode         trace.StackID // of a section of version 1: its first id; one above the highest id ever
+	named                       bool          // nodes are of a section of version 2
+	lastNode                    trace.StackID // in nodes
 	lastOff                     uint64
-	events                      batch
+	batch                       Batch  // events of PutEvent
+	events                      []byte // batches waiting to be written
+	eventCount                  int
 	symbols                     symbolEncoder
+	check                       BatchDecoder
 	scratch                     []byte
 	section                     []byte
 }
@@ -149,10 +154,14 @@ func (w *Writer) Size() int64 { return w.off }
 
 // put writes one section and enters it into the index.
 func (w *Writer) put(kind sectionKind, count int, payload []byte) error {
+	return w.putVersion(kind, 1, count, payload)
+}
+
+func (w *Writer) putVersion(kind sectionKind, version uint8, count int, payload []byte) error {
 	if len(payload) > maxSectionBytes {
 		return fmt.Errorf("writing recording %s: %d bytes are too many for one %s section", w.path, len(payload), kind)
 	}
-	w.section = appendSection(w.section[:0], kind, count, payload, w.z)
+	w.section = appendSection(w.section[:0], kind, version, count, payload, w.z)
 	off := w.off
 	if err := w.write(); err != nil || w.failed != nil {
 		return err
@@ -223,22 +232,50 @@ func (w *Writer) PutNodes(first trace.StackID, nodes []trace.Node) error {
 		return fmt.Errorf("writing recording %s: nodes from %d on where %d is next", w.path, first, w.nextNode)
 	}
 	for _, n := range nodes {
-		if err := checkNode(w.nextNode, n); err != nil {
-			return fmt.Errorf("writing recording %s: %w", w.path, err)
-		}
-		if w.nodeCount == 0 {
-			w.lastOff = 0
-		}
-		w.nodes = appendNode(w.nodes, w.nextNode, n, w.lastOff)
-		w.lastOff = n.Addr.Off
-		w.nextNode++
-		w.nodeCount++
-		if len(w.nodes) >= targetSectionBytes {
-			if err := w.flushNodes(); err != nil {
-				return err
-			}
+		if err := w.PutNode(w.nextNode, n); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// PutNode stores the node of an id: the next one, or one that was stored before and is given to another stack now.
+// From here on the id means this node, also as a parent; what was stored in front of it keeps its meaning.
+func (w *Writer) PutNode(id trace.StackID, n trace.Node) error {
+	err := checkNode(id, n)
+	switch {
+	case err != nil:
+	case id == 0 || id > w.nextNode:
+		err = fmt.Errorf("storing node %d: %d is next", id, w.nextNode)
+	case n.Parent == id || n.Parent >= w.nextNode:
+		err = fmt.Errorf("storing node %d: its parent is %d: parents come first", id, n.Parent)
+	}
+	if err != nil {
+		return fmt.Errorf("writing recording %s: %w", w.path, err)
+	}
+	// Nodes that are simply the next ones are stored as such. A parent may come from either kind of section.
+	again := id < w.nextNode
+	if again && w.eventCount+w.batch.Count() > 0 {
+		if err := w.Flush(); err != nil { // they mean the node that had the id before
+			return err
+		}
+	}
+	if w.nodeCount > 0 && (again != w.named || again && id <= w.lastNode) || len(w.nodes) >= targetSectionBytes {
+		if err := w.flushNodes(); err != nil {
+			return err
+		}
+	}
+	if w.nodeCount == 0 {
+		w.firstNode, w.named, w.lastNode, w.lastOff = id, again, 0, 0
+	}
+	if again {
+		w.nodes = appendNamedNode(w.nodes, id, n, w.lastNode, w.lastOff)
+	} else {
+		w.nodes = appendNode(w.nodes, id, n, w.lastOff)
+		w.nextNode++
+	}
+	w.lastNode, w.lastOff = id, n.Addr.Off
+	w.nodeCount++
 	return nil
 }
 
@@ -246,11 +283,15 @@ func (w *Writer) flushNodes() error {
 	if w.nodeCount == 0 {
 		return nil
 	}
-	w.scratch = binary.AppendUvarint(w.scratch[:0], uint64(w.firstNode))
-	w.scratch = append(w.scratch, w.nodes...)
+	payload, version := w.nodes, uint8(2)
+	if !w.named {
+		w.scratch = binary.AppendUvarint(w.scratch[:0], uint64(w.firstNode))
+		w.scratch = append(w.scratch, w.nodes...)
+		payload, version = w.scratch, 1
+	}
 	count := w.nodeCount
-	w.nodes, w.nodeCount, w.firstNode = w.nodes[:0], 0, w.nextNode
-	return w.put(sectionNodes, count, w.scratch)
+	w.nodes, w.nodeCount = w.nodes[:0], 0
+	return w.putVersion(sectionNodes, version, count, payload)
 }
 
 // PutEvents stores events, in this order.
@@ -270,11 +311,51 @@ func (w *Writer) PutEvent(e *trace.Event) error {
 		w.lost++
 		return nil
 	}
-	w.events.add(e)
-	if len(w.events.payload) >= targetSectionBytes {
-		return w.Flush()
+	w.batch.Add(e)
+	if w.batch.Len() >= fileBatchBytes || w.batch.Full() {
+		return w.endBatch()
 	}
 	return nil
+}
+
+// PutBatch stores the events of a batch behind those before, and returns how many these are: 0 where it does not
+// decode and is refused.
+func (w *Writer) PutBatch(b []byte) (events int, err error) {
+	err = w.check.Decode(b, func(*trace.Event) error { events++; return nil })
+	if err != nil {
+		return 0, fmt.Errorf("writing recording %s: %w", w.path, err)
+	}
+	if w.batch.Count() > 0 {
+		if err := w.endBatch(); err != nil {
+			w.lost += uint64(events)
+			return events, err
+		}
+	}
+	return events, w.addBatch(b)
+}
+
+func (w *Writer) endBatch() error {
+	err := w.addBatch(w.batch.Bytes())
+	w.batch.Reset()
+	return err
+}
+
+func (w *Writer) addBatch(b []byte) error {
+	n := int(binary.LittleEndian.Uint16(b))
+	if w.failed != nil {
+		w.lost += uint64(n)
+		return nil
+	}
+	var err error
+	if len(w.events)+len(b)+binary.MaxVarintLen32 > maxSectionBytes {
+		err = w.flush()
+	}
+	w.events = appendBytes(w.events, b)
+	w.eventCount += n
+	if len(w.events) >= targetSectionBytes {
+		err = errors.Join(err, w.flush())
+	}
+	return err
 }
 
 // PutSymbols stores the functions at addresses of a module: frames[i] belongs to addrs[i], innermost inlined
@@ -300,26 +381,36 @@ func (w *Writer) PutSymbols(module trace.ModuleID, addrs []uint64, frames [][]tr
 
 // Flush hands everything to the system: it survives the death of this process, not that of the machine.
 func (w *Writer) Flush() error {
+	var err error
+	if w.batch.Count() > 0 {
+		err = w.endBatch()
+	}
+	return errors.Join(err, w.flush())
+}
+
+// flush is Flush but for the batch in the making.
+func (w *Writer) flush() error {
+	defer func() { w.events, w.eventCount = w.events[:0], 0 }()
 	if w.failed != nil {
-		w.lost += uint64(w.events.count)
-		w.events.reset()
+		w.lost += uint64(w.eventCount)
 		return nil
 	}
 	// In this order, so that a file that ends anywhere names nothing that it does not have.
 	if err := w.flushItems(); err != nil {
+		w.lost += uint64(w.eventCount)
 		return err
 	}
 	if err := w.flushNodes(); err != nil {
+		w.lost += uint64(w.eventCount)
 		return err
 	}
-	if w.events.count == 0 {
+	if w.eventCount == 0 {
 		return nil
 	}
-	err := w.put(sectionEvents, w.events.count, w.events.payload)
+	err := w.putVersion(sectionEvents, 2, w.eventCount, w.events)
 	if w.failed != nil {
-		w.lost += uint64(w.events.count)
+		w.lost += uint64(w.eventCount)
 	}
-	w.events.reset()
 	return err
 }
 

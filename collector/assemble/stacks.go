@@ -100,3 +100,17 @@ func (a *Assembler) resolve(p *process, addr uint64, how trace.How) trace.Addr {
 	}
 	return trace.Addr{Module: m.id, Off: addr - m.bias}
 }
+
+// Stacks calls f for every stack that the assembler still refers to: what threads are known to be in, and the runs in
+// the making. All others may be taken out of the table, with their ids.
+func (a *Assembler) Stacks(f func(trace.StackID)) {
+	for _, t := range a.threads {
+		if n := len(t.stack); n > 0 {
+			f(t.stack[n-1])
+		}
+		f(t.enter.stack)
+		if t.inRun {
+			f(t.run.Stack)
+		}
+	}
+}

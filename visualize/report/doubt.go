@@ -150,8 +150,8 @@ func (f *facts) unseen() []string {
 	if s.ProcsUnslotted > 0 {
 		c = append(c, plural(s.ProcsUnslotted, "process")+" beyond the process table")
 	}
-	if s.SegvAttachRefused > 0 {
-		c = append(c, plural(s.SegvAttachRefused, "process")+" refused to attach")
+	if s.ProcsRefused > 0 {
+		c = append(c, plural(s.ProcsRefused, "process")+" refused to attach")
 	}
 	var sum trace.ProcDoubt
 	syncOnly, opaque, asked := 0, 0, 0

@@ -131,6 +131,15 @@ type jsonStorage struct {
 	EventBytes  uint64            `json:"event_bytes"`
 	Nodes       uint64            `json:"nodes"`
 	Kinds       map[string]uint64 `json:"kinds"`
+
+	Samples        uint64 `json:"samples"`
+	SampleEvents   uint64 `json:"sample_events"`
+	SampleBytes    uint64 `json:"sample_bytes"`
+	NodesCap       uint64 `json:"nodes_cap"`
+	NodeBytes      uint64 `json:"node_bytes"`
+	NodesCollected uint64 `json:"nodes_collected"`
+	HistoryBytes   uint64 `json:"history_bytes"`
+	HistoryNs      uint64 `json:"history_ns"`
 }
 
 func (f *facts) writeJSON(w io.Writer, view View, o Options) error {
@@ -186,7 +195,10 @@ func (f *facts) writeJSON(w io.Writer, view View, o Options) error {
 	}
 	if all || view == ViewStorage {
 		s := f.stats
-		r.Storage = &jsonStorage{s.Records, s.RecordBytes, s.Events, s.EventBytes, s.Nodes, map[string]uint64{}}
+		r.Storage = &jsonStorage{
+			s.Records, s.RecordBytes, s.Events, s.EventBytes, s.Nodes, map[string]uint64{},
+			s.Samples, s.SampleEvents, s.SampleBytes, s.NodesCap, s.NodeBytes, s.NodesCollected, s.HistoryBytes, s.HistoryNs,
+		}
 		for k, n := range f.kinds {
 			if n > 0 {
 				r.Storage.Kinds[kindNames[k]] = n
@@ -214,7 +226,7 @@ func (f *facts) jsonHead(view View) *jsonReport {
 			Samples: f.weights.Total[weigh.Samples], Stacks: d.Stacks, NoStack: d.NoStack, Cut: d.Cut, Guessed: d.Guessed,
 			Omitted: d.Omitted, Unsymbolised: d.Unsymbolised, Lost: f.lost(), Overwritten: s.Overwritten, Broken: s.Broken,
 			Gaps: s.Gaps, ThreadsUnrecorded: s.ThreadsUnslotted, ProcessesUnrecorded: s.ProcsUnslotted,
-			ProcessesRefused: s.SegvAttachRefused, SignalsSent: s.SignalsSent, SignalsFailed: s.SignalsFailed,
+			ProcessesRefused: s.ProcsRefused, SignalsSent: s.SignalsSent, SignalsFailed: s.SignalsFailed,
 			Ticks: s.Ticks, TicksMissed: s.TicksMissed, WaitsFolded: f.folded, WaitsUnfollowed: f.unfollowed(),
 			ExactNs: exact, SampledNs: sampled, UnknownNs: unknown, Complete: s.Complete, Notes: []string{},
 		},

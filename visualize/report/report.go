@@ -29,7 +29,9 @@
 //	alloc    "sites":[{"function","objects","alloc_bytes","inuse_objects","inuse_bytes","stack"}]   one per stack
 //	threads  "threads":[{"thread","pid","tid","name","cpu_ns","sampled_cpu_ns","lock_ns","wait_ns","call_ns","samples",
 //	         "alloc_objects","alloc_bytes","lost","exact_ns","sampled_ns","unknown_ns"}]   cpu_ns is -1 where unknown
-//	storage  "storage":{"records","record_bytes","events","event_bytes","nodes","kinds":{"cpu":1,…}}
+//	storage  "storage":{"records","record_bytes","events","event_bytes","nodes","kinds":{"cpu":1,…},"samples",
+//	         "sample_events","sample_bytes","nodes_cap","node_bytes","nodes_collected","history_bytes","history_ns"}
+//	         bytes are those before compression; samples became sample_events by merging
 //	summary  all of these
 //
 // and --locks, where a thread is {"thread","pid","tid","name"}, or null where it is not known:

@@ -75,7 +75,8 @@ func server() *tracetest.Builder {
 	b.Add(trace.Event{Kind: trace.KindLost, Thread: w1, Time: 1995 * ms, Start: 1995 * ms, Count: 7})
 	s := b.Stats()
 	*s = trace.Stats{
-		Records: 5000, RecordBytes: 400_000, Lost: 7, Gaps: 1, EventBytes: 9_000, Ticks: 2000, TicksMissed: 12, SignalsSent: 200,
+		Records: 5000, RecordBytes: 400_000, Lost: 7, Gaps: 1, EventBytes: 9_000,
+		Samples: 2200, SampleEvents: 216, SampleBytes: 1900, NodesCap: 4_194_303, NodeBytes: 90_112, HistoryBytes: 16 << 20, HistoryNs: 1_998_000_000, Ticks: 2000, TicksMissed: 12, SignalsSent: 200,
 		CollectorCPU: 21 * time.Millisecond, SamplerCPU: 9 * time.Millisecond, TargetCPU: 1900 * time.Millisecond, Complete: true,
 		Notes: []string{"/srv/bin/helper is statically linked: not recorded"},
 	}

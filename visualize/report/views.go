@@ -237,7 +237,19 @@ func (f *facts) storageView(o Options) []string {
 			t.add("  "+strings.ReplaceAll(kindNames[k], "_", " "), group(n), "", percent(float64(n), float64(max(s.Events, 1))))
 		}
 	}
+	if s.Samples > 0 {
+		t.add("samples taken", group(s.Samples), "", "")
+		t.add("  kept, equal neighbours merged", group(s.SampleEvents), byteSize(s.SampleBytes),
+			fmt.Sprintf("%.1f B a sample", float64(s.SampleBytes)/float64(s.Samples)))
+	}
 	t.add("stack nodes", group(s.Nodes), "", "")
+	if s.NodesCap > 0 {
+		t.add("  in a table for "+group(s.NodesCap), "", byteSize(s.NodeBytes), "")
+		t.add("  taken out of it, unused", group(s.NodesCollected), "", "")
+	}
+	if s.HistoryBytes > 0 {
+		t.add("history in the buffer", "", byteSize(s.HistoryBytes), duration(int64(s.HistoryNs)))
+	}
 	t.add("events overwritten", group(s.Overwritten), "", percent(float64(s.Overwritten), float64(s.Events+s.Overwritten)))
 	t.add("records lost in agents", group(s.Lost), "", percent(float64(s.Lost), float64(s.Records+s.Lost)))
 	t.add("sequence gaps", group(s.Gaps), "", "")

@@ -1,0 +1,365 @@
+// How events are stored since version 2 of event sections: in batches of a few KiB that can be decoded alone. A batch
+// is a record of the block buffer, and an event section is a sequence of batches, so that what is moved from the
+// one to the other is copied and not coded anew.
+//
+//	section  for each batch: its length, the batch
+//	batch    count uint16 (little endian), then for each event: number fields
+//	         number: of the event's shape, in order of appearance in the batch; a new shape follows its number
+//	shape    kind uint8, flags, hook, mask, like
+//	fields   thread, time, then by mask and like, in the order of the has… constants
+//
+// mask says which fields follow, as in version 1. like says which are as they were before and do not: the thread as
+// in the event before, the others as in the last event of the same context. Contexts are contextCount slots that a
+// batch begins with empty; thread, kind and hook choose one. Two that share a slot spoil each other's guesses, no more.
+//
+// Numbers are varints. Time is the difference to the event before, the first one's to 0; Start and Release to Time,
+// Stack and Object to the context's.
+
+package tracefile
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/hbtrace/hbtrace/trace"
+)
+
+const (
+	likeThread = 1 << iota // thread of the event before
+	likeStack              // Stack and Same of the context
+	likeObject             // Object and Object2
+	likeSize               // Size and Weight
+	likeResult             // Result
+	likeWho                // Owner and Releaser
+	likeEnd
+)
+
+const (
+	contextBits  = 7
+	contextCount = 1 << contextBits
+
+	batchHeaderBytes = 2
+	maxBatchEvents   = math.MaxUint16
+	// Batches that the file's writer makes itself: large enough for their beginnings not to count.
+	fileBatchBytes = 16 << 10
+)
+
+// context is what the events of a thread that come from one place have in common. Only what an event has is stored.
+type context struct {
+	object, object2, size, weight uint64
+	result                        int64
+	stack                         trace.StackID
+	same                          uint32
+	owner, releaser               trace.ThreadID
+}
+
+// likeShape is a shape and what of its events is as before.
+type likeShape struct {
+	shape
+	like uint16
+}
+
+func (s *likeShape) salt() uint32 { return uint32(s.kind)*0x9e3779b1 + uint32(s.hook)*0x85ebca6b }
+
+func contextOf(salt uint32, thread trace.ThreadID) uint32 {
+	return (salt + uint32(thread)*0xc2b2ae35) >> (32 - contextBits)
+}
+
+// Batch collects events in the form in which block buffer and file keep them. The zero value is empty and ready.
+type Batch struct {
+	p        []byte
+	count    int
+	time     trace.Ns
+	thread   trace.ThreadID
+	shapes   map[likeShape]uint64
+	contexts [contextCount]context
+	recent   [contextCount]recentShape
+}
+
+// recentShape saves a look-up in the map.
+type recentShape struct {
+	likeShape
+	number uint64
+	known  bool
+}
+
+// Add appends an event.
+func (b *Batch) Add(e *trace.Event) {
+	if len(b.p) == 0 {
+		b.p = append(b.p, make([]byte, batchHeaderBytes)...)
+	}
+	s := likeShape{shape: shapeOf(e)}
+	slot := contextOf(s.salt(), e.Thread)
+	c := &b.contexts[slot]
+	if e.Thread == b.thread {
+		s.like = likeThread
+	}
+	take := func(fields, like uint16, equal bool) {
+		if s.mask&fields != 0 && equal {
+			s.mask &^= fields
+			s.like |= like
+		}
+	}
+	had := s.mask
+	take(hasStack|hasSame, likeStack, e.Stack == c.stack && e.Same == c.same)
+	take(hasObject|hasObject2, likeObject, e.Object == c.object && e.Object2 == c.object2)
+	take(hasSize|hasWeight, likeSize, e.Size == c.size && e.Weight == c.weight)
+	take(hasResult, likeResult, e.Result == c.result)
+	take(hasOwner|hasReleaser, likeWho, e.Owner == c.owner && e.Releaser == c.releaser)
+
+	r := &b.recent[slot]
+	if !r.known || r.likeShape != s {
+		number, ok := b.shapes[s]
+		if !ok {
+			if b.shapes == nil {
+				b.shapes = map[likeShape]uint64{}
+			}
+			number = uint64(len(b.shapes))
+			b.shapes[s] = number
+			b.p = binary.AppendUvarint(b.p, number)
+			b.p = appendShape(b.p, s.shape)
+			b.p = binary.AppendUvarint(b.p, uint64(s.like))
+		} else {
+			b.p = binary.AppendUvarint(b.p, number)
+		}
+		*r = recentShape{s, number, true}
+	} else {
+		b.p = binary.AppendUvarint(b.p, r.number)
+	}
+	if s.like&likeThread == 0 {
+		b.p = binary.AppendUvarint(b.p, uint64(e.Thread))
+		b.thread = e.Thread
+	}
+	// The context is also what version 1's fields are differences to.
+	t := threadBefore{c.stack, c.object}
+	b.p = appendEventFields(b.p, e, s.mask, before{b.time, &t})
+	b.time = e.Time
+	b.count++
+	c.keep(e, had)
+}
+
+// keep takes over what an event has.
+func (c *context) keep(e *trace.Event, has uint16) {
+	if has&(hasStack|hasSame) != 0 {
+		c.stack, c.same = e.Stack, e.Same
+	}
+	if has&(hasObject|hasObject2) != 0 {
+		c.object, c.object2 = e.Object, e.Object2
+	}
+	if has&(hasSize|hasWeight) != 0 {
+		c.size, c.weight = e.Size, e.Weight
+	}
+	if has&hasResult != 0 {
+		c.result = e.Result
+	}
+	if has&(hasOwner|hasReleaser) != 0 {
+		c.owner, c.releaser = e.Owner, e.Releaser
+	}
+}
+
+// Len is the size of the batch in bytes. An event adds [MaxEventBytes] at most.
+func (b *Batch) Len() int { return len(b.p) }
+
+// Count is the number of events in the batch.
+func (b *Batch) Count() int { return b.count }
+
+// MaxEventBytes is the most that an event adds to a batch; 8 is usual.
+const MaxEventBytes = 160
+
+// Full says that the batch must be taken away before the next Add.
+func (b *Batch) Full() bool { return b.count == maxBatchEvents }
+
+// Bytes is the batch so far, valid until the next Add or Reset; empty when there are no events.
+func (b *Batch) Bytes() []byte {
+	if b.count > 0 {
+		binary.LittleEndian.PutUint16(b.p, uint16(b.count))
+	}
+	return b.p
+}
+
+// Reset empties the batch.
+func (b *Batch) Reset() {
+	b.p, b.count, b.time, b.thread = b.p[:0], 0, 0, 0
+	clear(b.shapes)
+	b.contexts = [contextCount]context{}
+	b.recent = [contextCount]recentShape{}
+}
+
+// BatchDecoder decodes batches. The zero value is ready; it is for one goroutine at a time.
+type BatchDecoder struct {
+	shapes   []saltedShape
+	contexts [contextCount]context
+	event    trace.Event
+}
+
+type saltedShape struct {
+	likeShape
+	salt uint32
+}
+
+// Decode calls f for each event of a batch, which may hold anything; the Event is reused between calls. An error of f
+// ends it and comes back as it is.
+func (d *BatchDecoder) Decode(p []byte, f func(*trace.Event) error) error {
+	err := d.decode(p, f)
+	if stop, ok := err.(stopped); ok {
+		return stop.error
+	}
+	if err != nil {
+		return fmt.Errorf("decoding a batch of events of %d bytes: %w", len(p), err)
+	}
+	return nil
+}
+
+func (d *BatchDecoder) decode(p []byte, f func(*trace.Event) error) error {
+	if len(p) < batchHeaderBytes {
+		return errMalformed
+	}
+	d.shapes = d.shapes[:0]
+	d.contexts = [contextCount]context{}
+	c := cursor{p: p[batchHeaderBytes:]}
+	e := &d.event
+	var time trace.Ns
+	var thread trace.ThreadID
+	for range binary.LittleEndian.Uint16(p) {
+		number := c.uvarint()
+		if number >= uint64(len(d.shapes)) {
+			if number > uint64(len(d.shapes)) {
+				return errMalformed
+			}
+			s := likeShape{shape: c.shape(), like: c.uint16()}
+			if s.like >= likeEnd {
+				return errMalformed
+			}
+			d.shapes = append(d.shapes, saltedShape{s, s.salt()})
+		}
+		s := &d.shapes[number]
+		if s.like&likeThread == 0 {
+			thread = trace.ThreadID(c.uint32())
+		}
+		c.likeFields(e, &s.likeShape, time, &d.contexts[contextOf(s.salt, thread)])
+		if c.bad {
+			return errMalformed
+		}
+		e.Thread = thread
+		time = e.Time
+		if err := f(e); err != nil {
+			return stopped{err}
+		}
+	}
+	if len(c.p) > 0 {
+		return errMalformed
+	}
+	return nil
+}
+
+// likeFields sets every field of e but Thread, and takes them over into the context.
+func (c *cursor) likeFields(e *trace.Event, s *likeShape, time trace.Ns, before *context) {
+	*e = trace.Event{Kind: s.kind, Flags: s.flags, Hook: s.hook, Count: 1}
+	mask, like := s.mask, s.like
+	e.Time = time + trace.Ns(c.varint())
+	e.Start = e.Time
+	if mask&hasStart != 0 {
+		e.Start = e.Time - trace.Ns(c.varint())
+	}
+	if like&likeStack != 0 {
+		e.Stack, e.Same = before.stack, before.same
+	}
+	if mask&(hasStack|hasSame) != 0 {
+		if mask&hasStack != 0 {
+			stack := int64(before.stack) + c.varint()
+			if stack != int64(uint32(stack)) {
+				c.fail()
+			}
+			e.Stack = trace.StackID(stack)
+		}
+		if mask&hasSame != 0 {
+			e.Same = c.uint32()
+		}
+		before.stack, before.same = e.Stack, e.Same
+	}
+	if mask&hasCount != 0 {
+		e.Count = c.uint32()
+	}
+	if mask&hasCPU != 0 {
+		e.CPU = c.varint()
+	}
+	if like&likeObject != 0 {
+		e.Object, e.Object2 = before.object, before.object2
+	}
+	if mask&(hasObject|hasObject2) != 0 {
+		if mask&hasObject != 0 {
+			e.Object = before.object + uint64(c.varint())
+		}
+		if mask&hasObject2 != 0 {
+			e.Object2 = e.Object + uint64(c.varint())
+		}
+		before.object, before.object2 = e.Object, e.Object2
+	}
+	if like&likeSize != 0 {
+		e.Size, e.Weight = before.size, before.weight
+	}
+	if like&likeResult != 0 {
+		e.Result = before.result
+	}
+	if like&likeWho != 0 {
+		e.Owner, e.Releaser = before.owner, before.releaser
+	}
+	if mask&(hasSize|hasWeight|hasDebt|hasResult|hasOwner|hasReleaser|hasRelease) != 0 {
+		c.rareFields(e, mask, before)
+	}
+}
+
+// rareFields are those that samples do not have.
+func (c *cursor) rareFields(e *trace.Event, mask uint16, before *context) {
+	if mask&(hasSize|hasWeight) != 0 {
+		if mask&hasSize != 0 {
+			e.Size = c.uvarint()
+		}
+		if mask&hasWeight != 0 {
+			e.Weight = c.uvarint()
+		}
+		before.size, before.weight = e.Size, e.Weight
+	}
+	if mask&hasDebt != 0 {
+		e.Debt = c.varint()
+	}
+	if mask&hasResult != 0 {
+		e.Result = c.varint()
+		before.result = e.Result
+	}
+	if mask&(hasOwner|hasReleaser) != 0 {
+		if mask&hasOwner != 0 {
+			e.Owner = trace.ThreadID(c.uint32())
+		}
+		if mask&hasReleaser != 0 {
+			e.Releaser = trace.ThreadID(c.uint32())
+		}
+		before.owner, before.releaser = e.Owner, e.Releaser
+	}
+	if mask&hasRelease != 0 {
+		e.Release = e.Time - trace.Ns(c.varint())
+	}
+}
+
+// decodeBatches decodes an event section of version 2.
+func (d *BatchDecoder) decodeBatches(payload []byte, count uint32, f func(*trace.Event) error) error {
+	c := cursor{p: payload}
+	var have uint64
+	for len(c.p) > 0 {
+		p := c.bytes()
+		if c.bad || len(p) < batchHeaderBytes {
+			return errMalformed
+		}
+		if have += uint64(binary.LittleEndian.Uint16(p)); have > uint64(count) {
+			return errMalformed
+		}
+		if err := d.decode(p, f); err != nil {
+			return err
+		}
+	}
+	if have != uint64(count) {
+		return errMalformed
+	}
+	return nil
+}
