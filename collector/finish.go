@@ -138,6 +138,7 @@ func (s *session) account(samplerCPU time.Duration, ended bool, left int) {
 	st := &s.stats
 	st.Records, st.RecordBytes = ring.Records, ring.Bytes
 	st.Lost = max(lost, asm.Lost)
+	st.Samples += asm.Entered
 	st.Gaps, st.Broken = asm.Gaps, asm.Broken+ring.Broken
 	st.Events = s.consumed - min(s.out.Dropped(), s.consumed)
 	st.Overwritten = s.produced - s.consumed

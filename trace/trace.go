@@ -62,7 +62,8 @@ const (
 // Event is one thing that happened on one thread. Fields that a kind does not use are zero.
 //
 // Equal neighbours of a thread (same Kind, Stack, Same == depth of Stack) are merged: Count says how many
-// there were, Start the time of the first, Time that of the last, CPU their sum.
+// there were, Start the time of the first, Time that of the last, CPU their sum. A sample taken at the entry of a call
+// that blocked and came to an end is not an event beside the call's interval.
 type Event struct {
 	Kind     Kind
 	Flags    Flags

@@ -74,6 +74,7 @@ type Stats struct {
 	Gaps, Lost    uint64 // gaps in threads' numbers, and the records missing there
 	SkippedStacks uint64 // stacks that built on one that was lost
 	Events        uint64 // delivered, after merging
+	Entered       uint64 // samples at the entry of a call that became part of the call's interval
 	MapsReads     uint64 // times that Maps was asked
 }
 

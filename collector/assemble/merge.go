@@ -1,4 +1,4 @@
-// merge.go makes one event of a thread's equal neighbours in time.
+// merge.go makes one event of a thread's equal neighbours in time, and of a call and the sample taken at its entry.
 package assemble
 
 import "github.com/hbtrace/hbtrace/trace"
@@ -18,7 +18,12 @@ func (a *Assembler) emit(t *thread, e *trace.Event) {
 			r.CPU += e.CPU
 			return
 		}
-		a.endRun(t)
+		if a.entered(t, e) {
+			t.inRun = false
+			a.stats.Entered++
+		} else {
+			a.endRun(t)
+		}
 	}
 	if sample && e.Stack != 0 {
 		t.run, t.inRun = *e, true
@@ -29,6 +34,31 @@ func (a *Assembler) emit(t *thread, e *trace.Event) {
 		return
 	}
 	a.deliver(e)
+}
+
+// entryNs is the most that may lie between the sample at a call's entry and the beginning of the call. It is the time
+// between two readings of the clock, unless the thread was preempted between them.
+const entryNs = 20_000
+
+// entered reports whether the run in the making is nothing but the entry of the call that interval e is, and if so
+// takes into e what the entry said of the stack before it. The entry is then no event of its own: the interval says when
+// and where, and that the thread was there.
+func (a *Assembler) entered(t *thread, e *trace.Event) bool {
+	r := &t.run
+	if r.Kind != trace.KindEnter || r.Count != 1 || e.Kind != trace.KindCall && e.Kind != trace.KindWait {
+		return false
+	}
+	const late = trace.FlagLate // of the signal that took the sample
+	const stack = trace.FlagStackCut | trace.FlagStackGuessed | trace.FlagStackOmitted
+	if e.Hook != r.Hook || e.Object != r.Object || e.Stack == 0 || e.Stack != r.Stack || int(e.Same) != len(t.stack) ||
+		(e.Flags^r.Flags)&stack != 0 || e.Flags&trace.FlagSameCall != 0 || r.Flags&late != 0 {
+		return false
+	}
+	if apart := e.Start - r.Time; apart > entryNs || apart < -entryNs || r.Time > e.Time {
+		return false
+	}
+	e.Same, e.Flags = r.Same, e.Flags|r.Flags&trace.FlagSameCall
+	return true
 }
 
 // endRun delivers the run, if there is one. The thread stays listed until endOldRuns comes by.
