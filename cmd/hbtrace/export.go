@@ -11,6 +11,7 @@ import (
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/folded"
+	"github.com/hbtrace/hbtrace/visualize/page"
 	"github.com/hbtrace/hbtrace/visualize/perfetto"
 	"github.com/hbtrace/hbtrace/visualize/picture"
 	"github.com/hbtrace/hbtrace/visualize/pprof"
@@ -37,6 +38,9 @@ var exportFormats = []exportFormat{
 	}},
 	{"folded", "folded stacks, one a line, for flame graph tools", func(w io.Writer, src trace.Source, o exportOptions) error {
 		return folded.Write(w, src, folded.Options{Value: o.value})
+	}},
+	{"html", "a page to look at it with, in one file that can be sent", func(w io.Writer, src trace.Source, _ exportOptions) error {
+		return page.Export(w, src)
 	}},
 	{"timeline-svg", "a picture of the threads over time", func(w io.Writer, src trace.Source, _ exportOptions) error {
 		return picture.Timeline(w, src, picture.Options{})

@@ -33,7 +33,7 @@ var layers = [][]string{
 	{"visualize/frames"},
 	{"visualize/spans", "visualize/weigh"},
 	{"visualize/blame"}, // who kept whom waiting
-	{"visualize/folded", "visualize/perfetto", "visualize/pprof", "visualize/picture", "visualize/report", "visualize"},
+	{"visualize/folded", "visualize/page", "visualize/perfetto", "visualize/pprof", "visualize/picture", "visualize/report", "visualize"},
 	{"examples", "bench"},
 	{"cmd"},
 }

@@ -1,0 +1,133 @@
+// The view command.
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/hbtrace/hbtrace/visualize/page"
+	"github.com/hbtrace/hbtrace/visualize/perfetto"
+	"github.com/spf13/cobra"
+)
+
+type viewOptions struct {
+	noBrowser bool
+	perfetto  bool
+	port      int
+}
+
+func newView() *cobra.Command {
+	var o viewOptions
+	c := &cobra.Command{
+		Use:   "view [flags] [FILE]",
+		Short: "A recording in the browser",
+		Long: `view shows a recording as a page: what each thread did over time, flame graphs, who blocked whom, where slow requests
+went, and how far to trust it. The page is served on loopback, to whoever has the address that is printed; it loads
+nothing from anywhere else. Ctrl-C ends it. FILE is ` + defaultFile + ` unless it is named.
+
+To send a recording to somebody as a page: hbtrace export --html page.html`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return view(cmd, fileArgument(args), o) },
+	}
+	f := c.Flags()
+	f.BoolVar(&o.noBrowser, "no-browser", false, "print the address and leave it at that")
+	f.BoolVar(&o.perfetto, "perfetto", false, "show it in ui.perfetto.dev instead, which fetches it from this machine")
+	f.IntVar(&o.port, "port", 0, "the `port` on loopback (default: a free one; Perfetto's page asks 9001 and no other)")
+	return c
+}
+
+func view(cmd *cobra.Command, path string, o viewOptions) error {
+	if o.port < 0 || o.port > 65535 {
+		return fmt.Errorf("view: --port %d: give one from 1 to 65535, or 0 for a free one", o.port)
+	}
+	src, err := openRecording(path)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if o.perfetto {
+		return errors.Join(viewPerfetto(ctx, cmd, src, o), src.done())
+	}
+	m := page.New(src)
+	server, err := page.Listen(m, o.port)
+	if err != nil {
+		return errors.Join(err, src.done())
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), server.URL())
+	fmt.Fprintln(cmd.ErrOrStderr(), "hbtrace: showing "+path+" there until Ctrl-C")
+	if !o.noBrowser {
+		openBrowser(cmd.ErrOrStderr(), server.URL())
+	}
+	// The page is there at once, and fills while the recording is read; what is wrong with it the page says too.
+	read := make(chan error, 1)
+	go func() {
+		err := m.Read(ctx)
+		if err != nil && ctx.Err() == nil {
+			complain(cmd.ErrOrStderr(), about(path, err))
+		}
+		read <- err
+	}()
+	err = server.Serve(ctx)
+	stop()
+	<-read
+	return errors.Join(err, src.done())
+}
+
+// viewPerfetto writes the trace to a file that is gone afterwards, and serves it to Perfetto's page.
+func viewPerfetto(ctx context.Context, cmd *cobra.Command, src *recording, o viewOptions) error {
+	port := o.port
+	if port == 0 {
+		port = page.PerfettoPort
+	}
+	dir, err := os.MkdirTemp("", "hbtrace-view-")
+	if err != nil {
+		return fmt.Errorf("making room for the trace: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "trace.perfetto-trace")
+	progress := newProgress(cmd.ErrOrStderr(), false)
+	progress.stage("writing a Perfetto trace")
+	err = writeFile(file, nil, func(w io.Writer) error { return perfetto.Write(w, src, perfetto.Options{}) })
+	progress.clear()
+	if err != nil {
+		return err
+	}
+	server, err := page.ListenPerfetto(file, port)
+	if err != nil {
+		return fmt.Errorf("%w: is another trace being shown there?", err)
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), server.URL())
+	fmt.Fprintln(cmd.ErrOrStderr(), "hbtrace: ui.perfetto.dev may fetch the trace from this machine until it has, or until Ctrl-C")
+	if !o.noBrowser {
+		openBrowser(cmd.ErrOrStderr(), server.URL())
+	}
+	return server.Serve(ctx)
+}
+
+// openBrowser starts the user's browser, and says so where there is none to start: the address is printed already.
+func openBrowser(stderr io.Writer, url string) {
+	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" && os.Getenv("BROWSER") == "" {
+		fmt.Fprintln(stderr, "hbtrace: no display here: open the address yourself, or from another machine through ssh -L")
+		return
+	}
+	for _, name := range []string{os.Getenv("BROWSER"), "xdg-open", "sensible-browser", "x-www-browser"} {
+		if name == "" {
+			continue
+		}
+		cmd := exec.Command(name, url)
+		if cmd.Start() == nil {
+			go cmd.Wait() // reaps it; how it ends is the browser's business
+			return
+		}
+	}
+	fmt.Fprintln(stderr, "hbtrace: no browser was found: open the address yourself")
+}

@@ -1,0 +1,313 @@
+// Package page shows a recording in a browser: [Serve] answers a page on loopback, [Export] writes the same page and
+// the recording's data into one file.
+//
+// A recording is read once into a [Model]: of each thread a list of pieces of time, in order and without overlap, each
+// in one state at one place of the program (piece.go), and the spans of its calls (spans.go). Everything that the page
+// shows is a sum over pieces within a selection of time and threads, so all views agree with each other. A query
+// (query.go) gives pieces or sums at the resolution of the screen: what is thinner than a pixel is summed here, and a
+// recording is never shipped whole. The exported file holds the same pieces, coarsened until they fit
+// (coarse.go); the page then does the queries itself.
+//
+// Names are untrusted all the way: here they are data in JSON, there they are set as text.
+package page
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/spans"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
+)
+
+// Model is what the page asks about a recording. It can be asked while it is still being read: it then answers from
+// what was read so far.
+type Model struct {
+	src trace.Source
+
+	mu      sync.RWMutex // everything below; written by Read alone
+	from    trace.Ns     // CLOCK_MONOTONIC of the page's time 0
+	to      trace.Ns     // end of the recording, as far as it is known
+	grows   bool         // the recording does not say when it ended: to follows the events
+	threads []*thread
+	index   map[trace.ThreadID]int32 // of threads
+	sites   sites
+	objects objects
+	load    *load
+	doubt   doubt
+	read    uint64
+	done    bool
+	failed  error
+
+	// naming serialises what gives names to sites: frames.Table is not safe for concurrent use, and spans.Builder
+	// shares it with queries.
+	naming sync.Mutex
+	tab    *frames.Table
+	tree   tree
+}
+
+// doubt is what the samples of a recording lack.
+type doubt struct {
+	Samples   uint64 `json:"samples"`   // periodic
+	Stacks    uint64 `json:"stacks"`    // samples and intervals that ought to have a stack
+	NoStack   uint64 `json:"noStack"`   // of them: without one
+	Cut       uint64 `json:"cut"`       // callers missing
+	Guessed   uint64 `json:"guessed"`   // a frame guessed
+	Omitted   uint64 `json:"omitted"`   // frames missing in the middle
+	LateNs    int64  `json:"lateNs"`    // CPU time of samples taken after the work that they were due in
+	Unplaced  int64  `json:"unplaced"`  // ns of CPU time that found no place in its thread's time
+	Clipped   uint64 `json:"clipped"`   // intervals that overlap what was seen before
+	Lost      uint64 `json:"lost"`      // records, as the stream says
+	ThinSpans uint64 `json:"thinSpans"` // calls too short to be kept
+}
+
+// New makes a model of src, to be filled by [Model.Read].
+func New(src trace.Source) *Model {
+	m := &Model{src: src, index: map[trace.ThreadID]int32{}, tab: frames.New(src)}
+	m.sites.ids = map[siteKey]uint32{}
+	m.sites.keys = make([]siteKey, 1) // 0: no place
+	m.objects.ids = map[objectKey]uint32{}
+	m.objects.keys = make([]objectKey, 1)
+	m.tree.init()
+	meta := src.Meta()
+	m.from, m.to = clamp(meta.StartNs), clamp(meta.EndNs)
+	if m.to <= m.from {
+		m.grows, m.to = true, m.from+1
+	}
+	m.load = newLoad(int64(m.to - m.from))
+	if m.grows {
+		m.load = newLoad(0)
+	}
+	list := src.Threads()
+	for i := range list {
+		m.addThread(&list[i])
+	}
+	return m
+}
+
+const farNs = trace.Ns(1) << 61 // times beyond are nonsense, and would overflow
+
+func clamp(at trace.Ns) trace.Ns { return max(-farNs, min(farNs, at)) }
+
+// rel is a time as the page counts it: ns since the recording's start, within the recording.
+func (m *Model) rel(at trace.Ns) int64 {
+	at = clamp(at)
+	if m.grows && at > m.to {
+		m.to = min(at, m.from+maxNs)
+	}
+	return int64(max(m.from, min(at, m.to)) - m.from)
+}
+
+// maxNs is the longest time that a page's numbers (IEEE doubles) count exactly, in ns: 104 days.
+const maxNs = 1 << 53
+
+func (m *Model) addThread(th *trace.Thread) *thread {
+	t := &thread{info: th, start: m.rel(th.Start), end: -1}
+	if th.Start == 0 {
+		t.start = 0
+	}
+	if th.End != 0 {
+		t.end = m.rel(th.End)
+	}
+	t.until = t.start
+	m.index[th.ID] = int32(len(m.threads))
+	m.threads = append(m.threads, t)
+	return t
+}
+
+func (m *Model) thread(id trace.ThreadID) (int32, *thread) {
+	i, ok := m.index[id]
+	if !ok {
+		m.addThread(&trace.Thread{ID: id, CPU: -1})
+		i = m.index[id]
+	}
+	return i, m.threads[i]
+}
+
+// batch is how many events are read between two moments at which queries are answered.
+const batch = 16 << 10
+
+// Read reads the whole recording. It ends early with ctx, and gives that to nobody as an answer: a Model whose reading
+// failed says so in its [Model.About].
+func (m *Model) Read(ctx context.Context) error {
+	r := newReader(m)
+	m.mu.Lock()
+	m.naming.Lock()
+	n := 0
+	err := m.src.Events(func(e *trace.Event) error {
+		if n++; n%batch == 0 {
+			m.naming.Unlock()
+			m.mu.Unlock()
+			if err := ctx.Err(); err != nil {
+				m.mu.Lock()
+				m.naming.Lock()
+				return err
+			}
+			m.mu.Lock()
+			m.naming.Lock()
+		}
+		m.read++
+		return r.event(e)
+	})
+	cover, cerr := r.spans.Close()
+	m.naming.Unlock()
+	for id, c := range cover {
+		_, t := m.thread(id)
+		t.cover = c
+	}
+	for _, t := range m.threads {
+		t.flush()
+		t.spans.finish()
+	}
+	m.done, m.failed = true, errors.Join(err, cerr)
+	m.mu.Unlock()
+	return m.failed
+}
+
+// reader is the state of Read.
+type reader struct {
+	m     *Model
+	lock  *weigh.Locking
+	spans *spans.Builder
+	state map[stateKey]state
+	// the latest thread: events come in runs
+	id   trace.ThreadID
+	at   int32
+	last *thread
+}
+
+func newReader(m *Model) *reader {
+	r := &reader{m: m, lock: weigh.NewLocking(m.src.Meta(), m.tab), state: map[stateKey]state{}}
+	floor := int64(0)
+	if n := int64(m.src.Stats().Events); n > keepSpansOf {
+		// memory for the spans of a long recording is bounded by leaving out the shortest
+		floor = int64(m.to-m.from) / finestColumns
+	}
+	r.spans = spans.New(m.src, m.tab, &spanSink{m: m, floor: floor})
+	return r
+}
+
+func (r *reader) thread(id trace.ThreadID) (int32, *thread) {
+	if r.last == nil || r.id != id {
+		r.at, r.last = r.m.thread(id)
+		r.id = id
+	}
+	return r.at, r.last
+}
+
+func (r *reader) event(e *trace.Event) error {
+	m := r.m
+	_, t := r.thread(e.Thread)
+	ev := *e
+	ev.Time = m.from + trace.Ns(m.rel(e.Time))
+	if e.Start != 0 {
+		ev.Start = m.from + trace.Ns(m.rel(min(clamp(e.Start), clamp(e.Time))))
+	}
+	at := int64(ev.Time - m.from)
+	r.count(e)
+	if e.Stack != 0 && m.tab.Valid(e.Stack) {
+		t.lastStack = e.Stack
+	}
+	switch e.Kind {
+	case trace.KindCPU, trace.KindThreadExit:
+		stack := e.Stack
+		if !m.tab.Valid(stack) {
+			stack = 0
+			if e.Kind == trace.KindThreadExit {
+				stack = t.lastStack
+			}
+		}
+		cpu := max(0, min(e.CPU, maxNs))
+		if e.Kind == trace.KindThreadExit {
+			t.end = max(at, t.until)
+		}
+		m.doubt.Unplaced += t.ran(at, cpu, m.sites.id(stack, 0), m.load)
+	case trace.KindWait, trace.KindCall:
+		r.interval(t, &ev)
+	case trace.KindAlloc:
+		a := alloc{at, m.sites.id(r.valid(e.Stack), e.Hook), float64(e.Weight), float64(e.Weight) / float64(max(e.Size, 1))}
+		t.allocs = append(t.allocs, a)
+		m.load.add(loadAlloc, at, at, a.bytes)
+	case trace.KindRelease:
+		t.releases = append(t.releases, release{at, m.sites.id(r.valid(e.Stack), e.Hook)})
+	case trace.KindLost:
+		t.lost += uint64(e.Count)
+		t.flush()
+		t.until = max(t.until, at)
+	}
+	return r.spans.Add(&ev)
+}
+
+func (r *reader) valid(id trace.StackID) trace.StackID {
+	if r.m.tab.Valid(id) {
+		return id
+	}
+	return 0
+}
+
+// count notes what the stacks lack.
+func (r *reader) count(e *trace.Event) {
+	d, n := &r.m.doubt, uint64(max(e.Count, 1))
+	switch e.Kind {
+	case trace.KindCPU:
+		d.Samples += n
+		if e.Flags&trace.FlagLate != 0 {
+			d.LateNs += max(0, e.CPU)
+		}
+	case trace.KindWait, trace.KindCall, trace.KindAlloc:
+	case trace.KindLost:
+		d.Lost += uint64(e.Count)
+		return
+	default:
+		return
+	}
+	d.Stacks += n
+	if r.valid(e.Stack) == 0 {
+		d.NoStack += n
+	}
+	if e.Flags&trace.FlagStackCut != 0 {
+		d.Cut += n
+	}
+	if e.Flags&trace.FlagStackGuessed != 0 {
+		d.Guessed += n
+	}
+	if e.Flags&trace.FlagStackOmitted != 0 {
+		d.Omitted += n
+	}
+}
+
+func (r *reader) interval(t *thread, e *trace.Event) {
+	m := r.m
+	k := stateKey{e.Kind, e.Hook, e.Stack}
+	st, ok := r.state[k]
+	if !ok {
+		h := m.src.Meta().Hooks[e.Hook]
+		st = stateOf(e.Kind, h, e.Kind == trace.KindWait && r.lock.Wait(e.Hook, e.Stack))
+		r.state[k] = st
+	}
+	w := wait{flags: e.Flags, release: -1}
+	if e.Owner != 0 {
+		o, _ := m.thread(e.Owner)
+		w.owner = uint32(o) + 1
+	}
+	if e.Releaser != 0 {
+		o, _ := m.thread(e.Releaser)
+		w.releaser = uint32(o) + 1
+		if e.Release != 0 {
+			w.release = m.rel(e.Release)
+		}
+	}
+	if e.Object != 0 || m.src.Meta().Hooks[e.Hook].Object == "FD" {
+		w.object = m.objects.id(objectKey{t.info.Proc, e.Object, m.src.Meta().Hooks[e.Hook].Object == "FD"}, e.Hook)
+	}
+	start, end := int64(e.Start-m.from), int64(e.Time-m.from)
+	if e.Start == 0 {
+		start = end
+	}
+	if start < t.until {
+		m.doubt.Clipped++
+	}
+	t.interval(start, end, st, m.sites.id(r.valid(e.Stack), e.Hook), w, m.load)
+}

@@ -1,0 +1,241 @@
+// Pieces: what one thread was doing, as a list of stretches of time in order and without overlap.
+
+package page
+
+import (
+	"sort"
+	"strings"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/spans"
+)
+
+// state is what a thread was doing. The numbers are those of web/colours.ts.
+type state uint8
+
+const (
+	unknown  state = iota // nothing tells; no piece has this state, it is what lies between pieces
+	running               // on a CPU, at the place of the sample that the time was counted by
+	off                   // off the CPU between two samples, in no recorded wait: ready to run, or waits under the thresholds
+	locked                // waited for a mutex, rwlock or futex that is one
+	signaled              // waited for a condition, semaphore, barrier or thread
+	inout                 // read, write, send, receive, sync
+	polling               // waited until a descriptor is ready
+	other                 // waited for a process, signal or queue
+	sleeping
+	states
+)
+
+// free marks, among pending pieces, time that no interval covers: the next sample says how much of it ran.
+const free = states
+
+type stateKey struct {
+	kind  trace.Kind
+	hook  trace.HookID
+	stack trace.StackID
+}
+
+// stateOf sorts a wait (for a lock or not) or a blocking call into a state.
+func stateOf(k trace.Kind, h trace.HookInfo, lock bool) state {
+	if k == trace.KindWait {
+		if lock {
+			return locked
+		}
+		return signaled
+	}
+	name := strings.Trim(strings.TrimSuffix(h.Name, "_chk"), "_")
+	switch {
+	case strings.HasPrefix(name, "wait"), strings.HasPrefix(name, "sig"), strings.HasPrefix(name, "sem"),
+		strings.HasPrefix(name, "msg"), name == "pause":
+		return other
+	case strings.Contains(name, "poll"), strings.Contains(name, "select"), strings.HasPrefix(name, "accept"):
+		return polling
+	case strings.Contains(name, "sleep"):
+		return sleeping
+	}
+	return inout
+}
+
+// piece of a thread's time, in ns since the recording's start.
+type piece struct {
+	start, end int64
+	site       uint32 // 0: none known
+	wait       uint32 // index into thread.waits + 1; 0: no interval
+	state      state
+}
+
+// wait is what an interval knows beyond its piece.
+type wait struct {
+	release  int64  // when the releaser let go; -1 unknown
+	owner    uint32 // index of the thread + 1; 0 unknown
+	releaser uint32
+	object   uint32 // into Model.objects; 0 none
+	flags    trace.Flags
+}
+
+type alloc struct {
+	at      int64
+	site    uint32
+	bytes   float64 // that it stands for
+	objects float64
+}
+
+type release struct {
+	at   int64
+	site uint32
+}
+
+// stride is how many pieces lie between two sums: a query adds up less than twice as many one by one.
+const stride = 64
+
+// thread is one lane.
+type thread struct {
+	info       *trace.Thread
+	start, end int64 // end -1: it did not end
+	pieces     []piece
+	sums       [][states]int64 // before pieces[i*stride], ns by state
+	waits      []wait
+	allocs     []alloc
+	releases   []release
+	spans      spanStore
+	cover      spans.Coverage
+	lost       uint64
+	total      [states]int64
+
+	until     int64   // end of what was seen
+	pending   []piece // since the last sample, in order; wait is set already
+	lastStack trace.StackID
+}
+
+// maxPending bounds what is kept until the next sample; beyond, the oldest free time stays unknown.
+const maxPending = 4096
+
+// pass says that no interval covers the time up to at.
+func (t *thread) pass(at int64) {
+	if at > t.until {
+		t.pend(piece{start: t.until, end: at, state: free})
+		t.until = at
+	}
+}
+
+func (t *thread) pend(p piece) {
+	if len(t.pending) == maxPending {
+		for _, old := range t.pending[:maxPending/2] {
+			t.emit(old)
+		}
+		t.pending = t.pending[:copy(t.pending, t.pending[maxPending/2:])]
+	}
+	t.pending = append(t.pending, p)
+}
+
+// ran places cpu ns, counted by a sample at that time, into the youngest time that no interval covers: the sample was
+// due when the time had been used. The rest of that time was spent off the CPU. It returns what found no place.
+func (t *thread) ran(at, cpu int64, site uint32, l *load) int64 {
+	t.pass(at)
+	first := len(t.pending)
+	cut := int64(-1) // where what ran begins, in pending[first]
+	for first > 0 && cpu > 0 {
+		first--
+		p := &t.pending[first]
+		if p.state != free {
+			continue
+		}
+		n := min(cpu, p.end-p.start)
+		cpu -= n
+		cut = p.end - n
+	}
+	for i, p := range t.pending {
+		if p.state != free {
+			t.emit(p)
+			continue
+		}
+		begin := p.end // of what ran in it
+		switch {
+		case cut < 0:
+		case i == first:
+			begin = cut
+		case i > first:
+			begin = p.start
+		}
+		if begin > p.start {
+			t.emit(piece{start: p.start, end: begin, state: off})
+			l.add(loadOff, p.start, begin, 1)
+		}
+		if begin < p.end {
+			t.emit(piece{start: begin, end: p.end, state: running, site: site})
+			l.add(loadCPU, begin, p.end, 1)
+		}
+	}
+	t.pending = t.pending[:0]
+	return cpu
+}
+
+func (t *thread) interval(start, end int64, st state, site uint32, w wait, l *load) {
+	t.pass(start)
+	start = max(start, t.until)
+	if end <= start {
+		return
+	}
+	t.waits = append(t.waits, w)
+	t.pend(piece{start, end, site, uint32(len(t.waits)), st})
+	t.until = end
+	if st == locked {
+		l.add(loadLock, start, end, 1)
+	} else {
+		l.add(loadBlocked, start, end, 1)
+	}
+}
+
+// flush gives up waiting for a sample: free time stays unknown.
+func (t *thread) flush() {
+	for _, p := range t.pending {
+		t.emit(p)
+	}
+	t.pending = t.pending[:0]
+}
+
+// emit appends a piece; free time is left out.
+func (t *thread) emit(p piece) {
+	if p.state == free || p.end <= p.start {
+		return
+	}
+	t.total[p.state] += p.end - p.start
+	if n := len(t.pieces); n > 0 && p.wait == 0 {
+		if q := &t.pieces[n-1]; q.wait == 0 && q.state == p.state && q.site == p.site && q.end == p.start {
+			q.end = p.end
+			return
+		}
+	}
+	if len(t.pieces)%stride == 0 {
+		before := t.total
+		before[p.state] -= p.end - p.start
+		t.sums = append(t.sums, before)
+	}
+	t.pieces = append(t.pieces, p)
+}
+
+// first is the index of the first piece that ends after at.
+func (t *thread) first(at int64) int {
+	return sort.Search(len(t.pieces), func(i int) bool { return t.pieces[i].end > at })
+}
+
+// before is ns by state in pieces[:i].
+func (t *thread) before(i int) [states]int64 {
+	if i >= len(t.pieces) {
+		return t.total // what is pending is in neither
+	}
+	sum := t.sums[i/stride]
+	for _, p := range t.pieces[i/stride*stride : i] {
+		sum[p.state] += p.end - p.start
+	}
+	return sum
+}
+
+// releasedAt is the place where the thread let go at that moment; 0 where that was not recorded.
+func (t *thread) releasedAt(at int64) uint32 {
+	i := sort.Search(len(t.releases), func(i int) bool { return t.releases[i].at >= at })
+	if i < len(t.releases) && t.releases[i].at == at {
+		return t.releases[i].site
+	}
+	return 0
+}

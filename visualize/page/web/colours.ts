@@ -1,0 +1,64 @@
+// Colours. Those of the states are Okabe and Ito's, which stay apart under the common colour blindnesses; what is
+// often idleness is paler, so that what costs stands out. States have text and patterns too: colour never says
+// anything alone.
+
+export interface Look {
+  name: string;
+  brief: string;
+  fill: string;
+  text: string;
+}
+
+/** looks by number of state: piece.go. */
+export const looks: Look[] = [
+  { name: "unknown", brief: "unknown", fill: "#c9ced4", text: "#1f2933" },
+  { name: "running", brief: "running", fill: "#009e73", text: "#ffffff" },
+  { name: "off CPU: ready, or waits too short to record", brief: "ready / short waits", fill: "#a9dcc8", text: "#12372b" },
+  { name: "waiting for a lock", brief: "lock", fill: "#d55e00", text: "#ffffff" },
+  { name: "waiting for a signal or thread", brief: "signal", fill: "#e69f00", text: "#1f2933" },
+  { name: "reading or writing", brief: "I/O", fill: "#0072b2", text: "#ffffff" },
+  { name: "waiting for I/O to be ready", brief: "polling", fill: "#8ecbf0", text: "#1f2933" },
+  { name: "waiting for a process or message", brief: "process", fill: "#f0e442", text: "#1f2933" },
+  { name: "sleeping", brief: "sleep", fill: "#cfc3dd", text: "#1f2933" },
+];
+
+export const stateCount = looks.length;
+export const running = 1;
+export const off = 2;
+export const locked = 3;
+export const signaled = 4;
+
+/** order in which states are stacked within a column, from the bottom. */
+export const stacking = [1, 3, 5, 4, 7, 6, 8, 2];
+
+/** dark says whether the page is dark now. */
+export function dark(): boolean {
+  const t = document.documentElement.dataset.theme;
+  return t === "dark" || (t !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+}
+
+/** ink reads a colour of the style sheet. */
+export function ink(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+/** pack makes a colour a pixel of an ImageData seen as Uint32Array (little-endian: ABGR). */
+export function pack(hex: string, alpha = 255): number {
+  const n = parseInt(hex.slice(1), 16);
+  return ((alpha << 24) | ((n & 255) << 16) | (n & 0xff00) | (n >> 16)) >>> 0;
+}
+
+function hash(s: string): number {
+  let x = 2166136261;
+  for (let i = 0; i < s.length && i < 200; i++) x = Math.imul(x ^ s.charCodeAt(i), 16777619);
+  return x >>> 0;
+}
+
+const hues = [28, 205, 152, 275, 345, 182, 78, 232, 12, 310];
+
+/** ofFrame is a function's colour: the hue says which module it is from, the shade tells neighbours apart. */
+export function ofFrame(name: string, module: string | undefined): string {
+  const h = hues[hash(module ?? "") % hues.length] + (hash(name) % 9) * 2 - 8;
+  const l = (hash(name) >>> 8) % 5;
+  return dark() ? `hsl(${h} 32% ${34 + l * 2.2}%)` : `hsl(${h} 62% ${79 + l * 2}%)`;
+}

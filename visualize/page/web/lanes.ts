@@ -1,0 +1,105 @@
+// Painting of lanes. A lane's strip is painted column by column into one bitmap: of each column, how much of its time
+// the thread spent in each state, stacked. So a picture costs what its size costs, however many pieces lie behind it.
+
+import { dark, looks, pack, stacking, stateCount } from "./colours.js";
+import type { Rows } from "./store.js";
+
+export const stripHeight = 22;
+
+/** index finds each thread's rows: they come in one run per thread. */
+export function index(thread: Uint32Array): Map<number, [number, number]> {
+  const out = new Map<number, [number, number]>();
+  for (let i = 0; i < thread.length; ) {
+    let j = i;
+    while (j < thread.length && thread[j] === thread[i]) j++;
+    out.set(thread[i], [i, j]);
+    i = j;
+  }
+  return out;
+}
+
+export class Strips {
+  private canvas = document.createElement("canvas");
+  private g = this.canvas.getContext("2d")!;
+  private pixels = new Uint32Array(0);
+  private image: ImageData | null = null;
+  private share = new Float32Array(0);
+  private colours: number[] = [];
+  private width = 0;
+  private height = 0;
+
+  /** begin makes room for n strips of `width` device pixels. */
+  begin(width: number, n: number, density: number): void {
+    const height = Math.round(stripHeight * density);
+    if (this.canvas.width !== width || this.canvas.height !== height * Math.max(1, n) || !this.image) {
+      this.canvas.width = Math.max(1, width);
+      this.canvas.height = Math.max(1, height * n);
+      this.image = this.g.createImageData(this.canvas.width, this.canvas.height);
+      this.pixels = new Uint32Array(this.image.data.buffer);
+    }
+    this.pixels.fill(0);
+    this.share = new Float32Array(width * stateCount);
+    this.width = width;
+    this.height = height;
+    this.colours = looks.map((l) => pack(l.fill, dark() ? 235 : 255));
+  }
+
+  /** paint fills strip `at` with rows [a, b) of a thread; time [from, to) is the strip's width. */
+  paint(at: number, rows: Rows, a: number, b: number, from: number, to: number): void {
+    const { width, height, share, pixels } = this;
+    share.fill(0);
+    const per = width / (to - from);
+    for (let i = a; i < b; i++) {
+      const x0 = Math.max(0, (rows.start[i] - from) * per);
+      const x1 = Math.min(width, (rows.start[i] + rows.value[i] - from) * per);
+      if (x1 <= x0) continue;
+      const s = rows.state[i];
+      const first = Math.floor(x0);
+      const last = Math.min(width - 1, Math.floor(x1));
+      if (first === last) {
+        share[first * stateCount + s] += x1 - x0;
+        continue;
+      }
+      share[first * stateCount + s] += first + 1 - x0;
+      for (let c = first + 1; c < last; c++) share[c * stateCount + s] += 1;
+      share[last * stateCount + s] += x1 - last;
+    }
+    const base = at * height * width;
+    for (let c = 0; c < width; c++) {
+      let y = height; // from the bottom up
+      let sum = 0;
+      for (const s of stacking) {
+        const v = share[c * stateCount + s];
+        if (v <= 0) continue;
+        sum += v;
+        const top = Math.max(0, Math.round(height * (1 - Math.min(1, sum))));
+        const colour = this.colours[s];
+        for (; y > top; y--) pixels[base + (y - 1) * width + c] = colour;
+      }
+    }
+  }
+
+  /** end shows strip i with show(i, canvas, sy, sh). */
+  end(): HTMLCanvasElement {
+    if (this.image) this.g.putImageData(this.image, 0, 0);
+    return this.canvas;
+  }
+
+  get rowHeight(): number {
+    return this.height;
+  }
+}
+
+/** hatch is the pattern of time that nothing is known of. */
+export function hatch(g: CanvasRenderingContext2D): CanvasPattern | string {
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = 6;
+  const t = tile.getContext("2d")!;
+  t.strokeStyle = dark() ? "#4a525c" : "#c3c9d1";
+  t.lineWidth = 1;
+  t.beginPath();
+  t.moveTo(-1, 7);
+  t.lineTo(7, -1);
+  t.stroke();
+  return g.createPattern(tile, "repeat") ?? (dark() ? "#3a414a" : "#d9dde2");
+}

@@ -1,0 +1,168 @@
+// What the views ask, whoever answers: the server that holds the recording (remote.ts), or the data in an exported
+// file (embedded.ts). Times are ns since the recording's start; threads are indices into about.threads.
+
+import type { Table } from "./table.js";
+
+export interface Thread {
+  name: string;
+  tid: number;
+  proc: number;
+  main?: boolean;
+  start: number;
+  end: number;
+  cpu: number;
+  total: number[]; // ns by state
+  exact: number;
+  sampled: number;
+  unknown: number;
+  stacks: number;
+  samples: number;
+  lost: number;
+}
+
+export interface About {
+  command: string;
+  host: string;
+  kernel: string;
+  arch: string;
+  version: string;
+  cpus: number;
+  started: string;
+  length: number;
+  freq: number;
+  tickNs: number;
+  period: number;
+  callNs: number;
+  lockNs: number;
+  features: string[] | null;
+  status: number;
+  signal: number;
+  hooks: string[];
+  threads: Thread[];
+  processes: { pid: number; name: string; command: string; doubts: string[] }[];
+  stats: Record<string, number> & { Complete: boolean };
+  doubt: Record<string, number>;
+  notes: string[];
+  read: number;
+  events: number;
+  done: boolean;
+  failed?: string;
+  resolution: number;
+}
+
+/** Rows are pieces of time or sums of them; query.go says what each column means. */
+export interface Rows {
+  length: number;
+  thread: Uint32Array;
+  start: Float64Array;
+  value: Float64Array;
+  state: Uint8Array;
+  count: Uint32Array;
+  site: Uint32Array;
+  object: Uint32Array;
+  owner: Uint32Array; // thread + 1
+  releaser: Uint32Array; // thread + 1
+  release: Float64Array; // -1: unknown; in sums by edges the longest wait
+  releaseSite: Uint32Array;
+  flags: Uint16Array;
+}
+
+export interface Calls {
+  length: number;
+  thread: Uint32Array;
+  depth: Uint16Array;
+  start: Float64Array;
+  dur: Float64Array;
+  frame: Uint32Array;
+  count: Uint32Array; // 0: one call; otherwise so many, too short to be shown one by one
+}
+
+export interface Chart {
+  cpu: Float64Array; // ns in each part of the time
+  off: Float64Array;
+  lock: Float64Array;
+  blocked: Float64Array;
+  alloc: Float64Array; // bytes
+}
+
+export interface Slow {
+  seen: number;
+  thread: Uint32Array;
+  start: Float64Array;
+  dur: Float64Array;
+}
+
+export interface Frame {
+  n: string; // name
+  m?: string; // module
+  f?: string; // file
+  a?: boolean; // an address
+}
+
+/** Places names what sites, frames and objects stand for. It grows. */
+export class Places {
+  site: number[] = []; // to its node
+  parent: number[] = [];
+  frame: number[] = []; // of a node
+  frames: Frame[] = [];
+  objects: { n: string; k: string }[] = [{ n: "", k: "" }];
+
+  add(t: Table): void {
+    const info = t.info as { frames: Frame[]; objects: { n: string; k: string }[] };
+    for (const x of t.columns.site as Uint32Array) this.site.push(x);
+    for (const x of t.columns.parent as Uint32Array) this.parent.push(x);
+    for (const x of t.columns.frame as Uint32Array) this.frame.push(x);
+    for (const x of info.frames) this.frames.push(x);
+    for (const x of info.objects) this.objects.push(x);
+  }
+
+  /** stack gives the functions of a site, the innermost first. */
+  stack(site: number): Frame[] {
+    const out: Frame[] = [];
+    for (let n = this.site[site] ?? 0; n !== 0; n = this.parent[n]) out.push(this.frames[this.frame[n]]);
+    return out;
+  }
+
+  /** leaf is the innermost function's name; "" where no place is known. */
+  leaf(site: number): string {
+    const node = this.site[site] ?? 0;
+    return node === 0 ? "" : this.frames[this.frame[node]].n;
+  }
+
+  /** caller is the name of the function that the program called the leaf from. */
+  caller(site: number): string {
+    const node = this.site[site] ?? 0;
+    const up = node === 0 ? 0 : this.parent[node];
+    return up === 0 ? "" : this.frames[this.frame[up]].n;
+  }
+
+  object(id: number): string {
+    const o = this.objects[id];
+    return id === 0 || !o ? "" : o.k === "descriptor" ? o.n : `${o.k} ${o.n}`;
+  }
+}
+
+export interface Store {
+  about: About;
+  places: Places;
+  /** Whether the data is in this file. */
+  embedded: boolean;
+  /** Asks for about again; true where the recording has been read further since. */
+  refresh(): Promise<boolean>;
+  lanes(threads: number[], from: number, to: number, res: number): Promise<Rows>;
+  sums(threads: number[] | null, from: number, to: number, byThread: boolean, edges: boolean): Promise<Rows>;
+  calls(threads: number[], from: number, to: number, res: number): Promise<Calls>;
+  chart(threads: number[] | null, from: number, to: number, cols: number): Promise<Chart>;
+  slowest(threads: number[] | null, from: number, to: number, name: string, turns: boolean, n: number): Promise<Slow>;
+}
+
+export function rowsOf(t: Table): Rows {
+  return { length: t.columns.thread.length, ...t.columns } as unknown as Rows;
+}
+
+export function callsOf(t: Table): Calls {
+  return { length: t.columns.thread.length, ...t.columns } as unknown as Calls;
+}
+
+export const stateAllocated = 9;
+export const allThreads = 0xffffffff;

@@ -1,0 +1,106 @@
+// Three sentences about the selection: where the CPU time went, which lock cost most and who had it, which calls were
+// slow. What a tired engineer reads first.
+
+import type { App } from "./app.js";
+import { locked, looks, running, signaled } from "./colours.js";
+import { fill, h } from "./dom.js";
+import { duration, percent, short } from "./format.js";
+import type { Places, Rows } from "./store.js";
+
+/** heaviest sums rows by a key and gives the heaviest keys first. */
+export function heaviest<K>(rows: Rows, keep: (i: number) => boolean, key: (i: number) => K): [K, number][] {
+  const sums = new Map<K, number>();
+  for (let i = 0; i < rows.length; i++) if (keep(i)) sums.set(key(i), (sums.get(key(i)) ?? 0) + rows.value[i]);
+  return [...sums].sort((a, b) => b[1] - a[1]);
+}
+
+/** where names the function that waits at a site: the one that called the hooked function. */
+export function where(places: Places, site: number): string {
+  return short(places.caller(site) || places.leaf(site));
+}
+
+export class Summary {
+  readonly element = h("div", { class: "summary", role: "status", "aria-label": "In short" });
+  private asked = "";
+
+  constructor(private app: App) {}
+
+  update(what: Set<string>): void {
+    const key = this.app.shared.key() + this.app.store.about.read;
+    if (key === this.asked && !what.has("data")) return;
+    this.asked = key;
+    const [from, to] = this.app.shared.range();
+    this.app.ask("summary", () => this.app.store.sums(this.app.shared.state.threads, from, to, true, true), (rows) => this.show(rows));
+  }
+
+  private show(rows: Rows): void {
+    const cards = [this.cpu(rows), this.locks(rows), this.calls(rows)].filter((c) => c !== null);
+    if (cards.length === 0) cards.push(h("div", { class: "card" }, h("b", {}, "Nothing was recorded of this selection"), h("p", {}, "Esc selects everything again.")));
+    fill(this.element, ...cards);
+  }
+
+  private card(state: number, what: string, more: (Node | string)[], go: () => void): HTMLElement {
+    return h(
+      "button",
+      { class: "card", type: "button", on: { click: go } },
+      h("i", { css: { background: looks[state].fill } }),
+      h("b", {}, what),
+      h("p", {}, ...more),
+    );
+  }
+
+  private cpu(rows: Rows): HTMLElement | null {
+    const { places } = this.app.store;
+    const is = (i: number): boolean => rows.state[i] === running;
+    const total = heaviest(rows, is, () => 0)[0]?.[1] ?? 0;
+    if (total === 0) return null;
+    const [from, to] = this.app.shared.range();
+    const by = heaviest(rows, is, (i) => places.leaf(rows.site[i]) || "[no stack]").slice(0, 3);
+    const list = by.map(([name, ns]) => `${short(name)} ${percent(ns, total)}`).join(", ");
+    return this.card(running, `${duration(total)} of CPU, ${(total / (to - from)).toFixed(2)} CPUs busy`, [list], () => {
+      this.app.shared.set({ view: "flame", options: { ...this.app.shared.state.options, value: "cpu" } });
+    });
+  }
+
+  private locks(rows: Rows): HTMLElement | null {
+    const { places } = this.app.store;
+    const any = (s: number): boolean => rows.state.includes(s);
+    const state = any(locked) ? locked : signaled;
+    const is = (i: number): boolean => rows.state[i] === state;
+    const all = heaviest(rows, is, (i) => rows.object[i]);
+    if (all.length === 0) return null;
+    const [object, ns] = all[0];
+    const mine = (i: number): boolean => is(i) && rows.object[i] === object;
+    const holder = heaviest(rows, mine, (i) => rows.owner[i] || rows.releaser[i]).find(([t]) => t > 0);
+    const release = heaviest(rows, (i) => mine(i) && rows.releaseSite[i] > 0, (i) => where(places, rows.releaseSite[i]))[0];
+    const waited = heaviest(rows, mine, (i) => where(places, rows.site[i]))[0];
+    const waiters = new Set<number>();
+    for (let i = 0; i < rows.length; i++) if (mine(i)) waiters.add(rows.thread[i]);
+    const verb = state === locked ? "held by" : "let go by";
+    const more = [
+      waited ? `${waiters.size} thread${waiters.size === 1 ? "" : "s"} in ${waited[0]}` : "",
+      holder ? `, ${percent(holder[1], ns)} of it ${verb} ${this.app.threadName(holder[0] - 1)}` : "",
+      release ? ` in ${release[0]}` : "",
+    ];
+    return this.card(state, `${duration(ns)} waiting for ${places.object(object) || "a lock"}`, [more.join("")], () => {
+      this.app.shared.set({ view: "blocks", options: { ...this.app.shared.state.options, edge: `o${object}` } });
+    });
+  }
+
+  private calls(rows: Rows): HTMLElement | null {
+    const { places } = this.app.store;
+    const is = (i: number): boolean => rows.state[i] === 5;
+    let all = heaviest(rows, is, (i) => rows.site[i]);
+    let state = 5;
+    if (all.length === 0) {
+      state = 8;
+      all = heaviest(rows, (i) => rows.state[i] > 5, (i) => rows.site[i]);
+    }
+    if (all.length === 0) return null;
+    const total = all.reduce((n, x) => n + x[1], 0);
+    const list = all.slice(0, 3).map(([site, ns]) => `${short(places.leaf(site))} in ${where(places, site)} ${duration(ns)}`);
+    return this.card(state, `${duration(total)} ${state === 5 ? "reading and writing" : "in other calls"}`, [list.join(", ")], () => {
+      this.app.shared.set({ view: "flame", options: { ...this.app.shared.state.options, value: "blocked" } });
+    });
+  }
+}

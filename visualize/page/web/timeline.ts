@@ -1,0 +1,737 @@
+// The timeline: what each thread did over time, arrows from who let go to who waited, charts above.
+
+import type { App, View } from "./app.js";
+import { ink, looks, locked, ofFrame, off, running, signaled } from "./colours.js";
+import { Canvas, ellipsis, h } from "./dom.js";
+import { bytes, duration, moment, short, steps } from "./format.js";
+import { hatch, index, stripHeight, Strips } from "./lanes.js";
+import { aboutPiece } from "./piece.js";
+import type { Calls, Chart, Rows } from "./store.js";
+import { Summary } from "./summary.js";
+
+const gap = 7;
+const rowHeight = 15; // of calls
+const chartHeight = 40;
+const rulerHeight = 22;
+const mostDepth = 40;
+
+interface Lane {
+  thread: number;
+  y: number;
+  open: boolean;
+  depth: number; // rows of calls
+  skip: number; // outer calls that are always the same
+}
+
+export class Timeline implements View {
+  readonly element = h("section", { class: "timeline", "aria-label": "Timeline" });
+  private summary: Summary;
+  private charts = new Canvas("Charts of CPU use, waiting for locks and allocation over time");
+  private canvas = new Canvas("Threads over time; the Trust view has the same in numbers");
+  private scroller = h("div", { class: "scroller", tabindex: "0", "aria-label": "Lanes, one for each thread" });
+  private spacer = h("div");
+  private tip = h("div", { class: "tip", hidden: true });
+  private strips = new Strips();
+  private lanes: Lane[] = [];
+  private rows: Rows | null = null;
+  private rowsOf = new Map<number, [number, number]>();
+  private calls: Calls | null = null;
+  private callsOf = new Map<number, [number, number]>();
+  private chart: { data: Chart; from: number; to: number } | null = null;
+  private asked = "";
+  private gutter = 200;
+  private drawing = false;
+  private timer = 0;
+  private hover: { x: number; y: number } | null = null;
+  private brush: [number, number] | null = null;
+  private selected: { thread: number; start: number; end: number } | null = null;
+
+  constructor(private app: App) {
+    this.summary = new Summary(app);
+    const legend = h(
+      "div",
+      { class: "legend", "aria-label": "What the colours mean" },
+      ...[1, 2, 3, 4, 5, 6, 8, 7].map((s) =>
+        h("span", { title: looks[s].name }, h("i", { css: { background: looks[s].fill } }), looks[s].brief),
+      ),
+      h("span", { title: "no interval and no sample tells" }, h("i", { class: "hatch" }), "unknown"),
+    );
+    const chartBox = h("div", { class: "charts" }, this.charts.element);
+    this.scroller.append(this.canvas.element, this.spacer);
+    this.element.append(this.summary.element, legend, chartBox, this.scroller, this.tip);
+    this.scroller.addEventListener("scroll", () => this.draw());
+    new ResizeObserver(() => this.update(new Set(["size"]))).observe(this.element);
+    this.pointer(this.canvas.element, true);
+    this.pointer(this.charts.element, false);
+  }
+
+  /** threads in the order of lanes: grouped by process, the most active first. */
+  private order(): number[] {
+    const { about } = this.app.store;
+    const { threads, find } = this.app.shared.state;
+    const score = (i: number): number => {
+      const t = about.threads[i].total;
+      return t[running] + t[locked] + t[5] / 2 + t[signaled] / 1e3 + 1 / (2 + i);
+    };
+    const byProc = new Map<number, number>();
+    about.threads.forEach((t, i) => byProc.set(t.proc, Math.max(byProc.get(t.proc) ?? 0, score(i))));
+    const needle = find.toLowerCase();
+    const all = [...about.threads.keys()].filter(
+      (i) => needle === "" || !this.app.shared.option("only", "") || about.threads[i].name.toLowerCase().includes(needle),
+    );
+    const keyed = all.map((i) => ({ i, p: byProc.get(about.threads[i].proc)!, s: score(i) + (threads?.includes(i) ? 1e18 : 0) }));
+    keyed.sort((a, b) => b.p - a.p || b.s - a.s);
+    return keyed.map((k) => k.i);
+  }
+
+  private layout(): void {
+    const open = new Set(this.app.shared.option("open", "").split(".").filter(Boolean).map(Number));
+    let y = gap;
+    this.lanes = this.order().map((thread) => {
+      const lane: Lane = { thread, y, open: open.has(thread), depth: 0, skip: 0 };
+      if (lane.open) {
+        [lane.skip, lane.depth] = this.depthOf(thread);
+        y += lane.depth * rowHeight + 4;
+      }
+      y += stripHeight + gap;
+      return lane;
+    });
+    this.spacer.style.height = `${Math.max(0, y - this.canvas.height)}px`;
+  }
+
+  /** depthOf tells how many outer calls to leave out, and how many rows remain. */
+  private depthOf(thread: number): [number, number] {
+    const r = this.callsOf.get(thread);
+    if (!this.calls || !r) return [0, 1];
+    const only: (number | undefined)[] = [];
+    const several: boolean[] = [];
+    let deepest = 0;
+    for (let i = r[0]; i < r[1]; i++) {
+      const d = this.calls.depth[i];
+      deepest = Math.max(deepest, d);
+      if (only[d] === undefined) only[d] = this.calls.frame[i];
+      else if (only[d] !== this.calls.frame[i]) several[d] = true;
+    }
+    let skip = 0;
+    while (skip < deepest && !several[skip]) skip++;
+    skip = Math.max(0, skip - 1);
+    return [skip, Math.min(mostDepth, deepest + 1 - skip)];
+  }
+
+  private shown(): Lane[] {
+    const top = this.scroller.scrollTop;
+    const bottom = top + this.canvas.height;
+    return this.lanes.filter((l) => l.y < bottom && l.y + stripHeight + gap + l.depth * rowHeight > top);
+  }
+
+  update(what: Set<string>): void {
+    this.summary.update(what);
+    const box = this.element.getBoundingClientRect();
+    if (box.width === 0) return;
+    this.gutter = Math.max(110, Math.min(230, box.width * 0.16));
+    const width = this.scroller.clientWidth;
+    this.charts.fit(width, 3 * chartHeight + rulerHeight);
+    this.canvas.fit(width, Math.max(40, this.scroller.clientHeight));
+    if (what.has("data")) this.asked = "";
+    this.layout();
+    this.draw();
+    this.fetch();
+  }
+
+  private plotWidth(): number {
+    return Math.max(20, this.canvas.width - this.gutter - 8);
+  }
+
+  x(ns: number): number {
+    const { from, to } = this.app.shared.state;
+    return this.gutter + ((ns - from) / (to - from)) * this.plotWidth();
+  }
+
+  private time(x: number): number {
+    const { from, to } = this.app.shared.state;
+    return from + ((x - this.gutter) / this.plotWidth()) * (to - from);
+  }
+
+  /** fetch asks for what is shown, half a screen more on both sides, once things are quiet. */
+  private fetch(): void {
+    clearTimeout(this.timer);
+    this.timer = window.setTimeout(() => {
+      const { from, to, threads } = this.app.shared.state;
+      const lanes = this.shown();
+      const list = lanes.map((l) => l.thread);
+      const margin = (to - from) / 2;
+      const [a, b] = [Math.max(0, from - margin), Math.min(this.app.store.about.length, to + margin)];
+      const cols = this.plotWidth() * this.canvas.density;
+      const res = (to - from) / cols;
+      const key = [from, to, cols, list.join("."), lanes.filter((l) => l.open).map((l) => l.thread), threads, this.app.store.about.read].join("|");
+      if (key === this.asked) return;
+      this.asked = key;
+      if (list.length === 0) return;
+      this.app.ask("lanes", () => this.app.store.lanes(list, a, b, res), (rows) => {
+        this.rows = rows;
+        this.rowsOf = index(rows.thread);
+        this.draw();
+      });
+      this.app.ask("chart", () => this.app.store.chart(threads, a, b, Math.round((cols * (b - a)) / (to - from) / 2)), (data) => {
+        this.chart = { data, from: a, to: b };
+        this.draw();
+      });
+      const open = lanes.filter((l) => l.open).map((l) => l.thread);
+      if (open.length > 0) {
+        this.app.ask("calls", () => this.app.store.calls(open, a, b, 1.5 * res), (calls) => {
+          this.calls = calls;
+          this.callsOf = index(calls.thread);
+          this.layout();
+          this.draw();
+        });
+      }
+    }, 30);
+  }
+
+  private draw(): void {
+    if (this.drawing) return;
+    this.drawing = true;
+    requestAnimationFrame(() => {
+      this.drawing = false;
+      if (!this.element.isConnected || this.canvas.width === 0) return;
+      this.drawCharts();
+      this.drawLanes();
+      this.fetch();
+    });
+  }
+
+  private drawCharts(): void {
+    const { g } = this.charts;
+    const { width } = this.charts;
+    const height = this.charts.height;
+    g.clearRect(0, 0, width, height);
+    g.font = "11px system-ui, sans-serif";
+    g.textBaseline = "middle";
+    this.ruler(height - rulerHeight);
+    const c = this.chart;
+    const { about } = this.app.store;
+    const curves: { name: string; of?: Float64Array; colour: string; unit: (perNs: number) => string }[] = [
+      { name: "CPUs busy", of: c?.data.cpu, colour: looks[running].fill, unit: (v) => (v < 0.095 ? v.toFixed(2) : v.toFixed(1)) },
+      { name: "threads at locks", of: c?.data.lock, colour: looks[locked].fill, unit: (v) => (v < 0.095 ? v.toFixed(2) : v.toFixed(1)) },
+      { name: "allocated", of: c?.data.alloc, colour: looks[5].fill, unit: (v) => `${bytes(v * 1e9)}/s` },
+    ];
+    curves.forEach((curve, n) => {
+      const y = n * chartHeight;
+      g.fillStyle = ink("soft");
+      g.textAlign = "left";
+      g.fillText(curve.name, 10, y + 13);
+      if (!c || !curve.of) return;
+      const cols = curve.of.length;
+      const per = (c.to - c.from) / cols;
+      let most = 0;
+      for (let i = 0; i < cols; i++) {
+        const t = c.from + i * per;
+        if (t + per >= this.app.shared.state.from && t <= this.app.shared.state.to) most = Math.max(most, curve.of[i] / per);
+      }
+      const top = n === 0 ? Math.max(most, Math.min(about.cpus || 1, Math.max(1, Math.ceil(most)))) : most;
+      g.fillText(`max ${curve.unit(most)}`, 10, y + 28);
+      g.save();
+      g.beginPath();
+      g.rect(this.gutter, y, this.plotWidth(), chartHeight);
+      g.clip();
+      g.beginPath();
+      const bottom = y + chartHeight - 4;
+      g.moveTo(this.x(c.from), bottom);
+      for (let i = 0; i < cols; i++) {
+        const v = top > 0 ? (curve.of[i] / per / top) * (chartHeight - 9) : 0;
+        g.lineTo(this.x(c.from + i * per), bottom - v);
+        g.lineTo(this.x(c.from + (i + 1) * per), bottom - v);
+      }
+      g.lineTo(this.x(c.to), bottom);
+      g.closePath();
+      g.fillStyle = curve.colour;
+      g.globalAlpha = 0.75;
+      g.fill();
+      g.restore();
+      g.fillStyle = ink("line");
+      g.fillRect(this.gutter, bottom, this.plotWidth(), 1);
+      if (this.hover) {
+        const i = Math.floor((this.time(this.hover.x) - c.from) / per);
+        if (i >= 0 && i < cols && this.hover.x > this.gutter) {
+          const text = curve.unit(curve.of[i] / per);
+          g.fillStyle = ink("text");
+          g.textAlign = this.hover.x > width - 90 ? "right" : "left";
+          g.fillText(text, this.hover.x + (g.textAlign === "left" ? 6 : -6), y + 9);
+          g.textAlign = "left";
+        }
+      }
+    });
+    this.drawPicked(g, height);
+  }
+
+  private ruler(y: number): void {
+    const { g } = this.charts;
+    const { from, to } = this.app.shared.state;
+    const { step, first } = steps(from, to, this.plotWidth() / 90);
+    g.textAlign = "center";
+    for (let t = first; t <= to; t += step) {
+      const x = this.x(t);
+      g.fillStyle = ink("line");
+      g.fillRect(x, y, 1, 6);
+      g.fillStyle = ink("soft");
+      g.fillText(moment(t, step), Math.min(x, this.charts.width - 24), y + 14);
+    }
+    g.textAlign = "left";
+  }
+
+  private drawLanes(): void {
+    const { g } = this.canvas;
+    const { from, to, threads, find } = this.app.shared.state;
+    const top = this.scroller.scrollTop;
+    const lanes = this.shown();
+    const d = this.canvas.density;
+    const plot = this.plotWidth();
+    g.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    g.font = "12px system-ui, sans-serif";
+    g.textBaseline = "middle";
+    g.textAlign = "left";
+    const { step, first } = steps(from, to, plot / 90);
+    g.fillStyle = ink("grid");
+    for (let t = first; t <= to; t += step) g.fillRect(this.x(t), 0, 1, this.canvas.height);
+
+    this.strips.begin(Math.round(plot * d), lanes.length, d);
+    lanes.forEach((l, i) => {
+      const r = this.rowsOf.get(l.thread);
+      if (this.rows && r) this.strips.paint(i, this.rows, r[0], r[1], from, to);
+    });
+    const image = this.strips.end();
+    const pattern = hatch(g);
+    lanes.forEach((l, i) => {
+      const t = this.app.store.about.threads[l.thread];
+      const y = l.y - top;
+      const x0 = Math.max(this.gutter, this.x(t.start));
+      const x1 = Math.min(this.gutter + plot, this.x(t.end));
+      if (x1 > x0) {
+        g.fillStyle = ink("lane");
+        g.fillRect(x0, y, x1 - x0, stripHeight);
+        g.fillStyle = pattern;
+        g.fillRect(x0, y, x1 - x0, stripHeight);
+      }
+      const sh = this.strips.rowHeight;
+      g.drawImage(image, 0, i * sh, image.width, sh, this.gutter, y, plot, stripHeight);
+      this.label(l, y, threads === null || threads.includes(l.thread));
+      this.pieceTexts(l, y, find.toLowerCase());
+      if (l.open) this.drawCalls(l, y + stripHeight + 3, find.toLowerCase());
+    });
+    this.arrows(lanes, top);
+    this.drawPicked(g, this.canvas.height);
+    if (this.hover) {
+      g.fillStyle = ink("soft");
+      g.globalAlpha = 0.5;
+      if (this.hover.x > this.gutter) g.fillRect(this.hover.x, 0, 1, this.canvas.height);
+      g.globalAlpha = 1;
+    }
+    if (this.selected) {
+      const l = this.lanes.find((x) => x.thread === this.selected!.thread);
+      if (l) {
+        const a = Math.max(this.gutter, this.x(this.selected.start));
+        const b = Math.min(this.gutter + plot, this.x(this.selected.end));
+        g.strokeStyle = ink("text");
+        g.lineWidth = 2;
+        if (b >= a) g.strokeRect(a - 1, l.y - top - 1, Math.max(2, b - a + 2), stripHeight + 2);
+      }
+    }
+  }
+
+  private label(l: Lane, y: number, selected: boolean): void {
+    const { g } = this.canvas;
+    const t = this.app.store.about.threads[l.thread];
+    g.fillStyle = ink("soft");
+    g.fillText(l.open ? "▾" : "▸", 7, y + stripHeight / 2);
+    g.font = `${selected ? "600 " : ""}12px system-ui, sans-serif`;
+    g.fillStyle = selected ? ink("text") : ink("soft");
+    const name = ellipsis(g, t.name || "(no name)", this.gutter - 76);
+    g.fillText(name, 22, y + stripHeight / 2);
+    g.font = "12px system-ui, sans-serif";
+    g.fillStyle = ink("soft");
+    g.textAlign = "right";
+    g.fillText(String(t.tid), this.gutter - 9, y + stripHeight / 2);
+    g.textAlign = "left";
+    if (this.app.shared.state.threads?.includes(l.thread)) {
+      g.fillStyle = ink("accent");
+      g.fillRect(0, y, 3, stripHeight);
+    }
+  }
+
+  /** pieceTexts writes into wide pieces what they are, and marks those whose place is searched for. */
+  private pieceTexts(l: Lane, y: number, needle: string): void {
+    const r = this.rowsOf.get(l.thread);
+    if (!this.rows || !r) return;
+    const { g } = this.canvas;
+    const { from, to } = this.app.shared.state;
+    const per = this.plotWidth() / (to - from);
+    const { places } = this.app.store;
+    g.font = "11px system-ui, sans-serif";
+    for (let i = r[0]; i < r[1]; i++) {
+      const px = this.rows.value[i] * per;
+      if (px < 26) continue;
+      const a = Math.max(this.gutter, this.x(this.rows.start[i]));
+      const b = Math.min(this.gutter + this.plotWidth(), this.x(this.rows.start[i] + this.rows.value[i]));
+      if (b - a < 26) continue;
+      const s = this.rows.state[i];
+      if (this.rows.count[i] > 1 && s === off) continue;
+      const place = s === locked || s === signaled ? places.objects[this.rows.object[i]]?.n || places.leaf(this.rows.site[i]) : places.leaf(this.rows.site[i]);
+      const text = ellipsis(g, short(place), b - a - 10);
+      g.fillStyle = looks[s].text;
+      if (text) g.fillText(text, a + 5, y + stripHeight / 2 + 0.5);
+      if (px > 10) {
+        g.fillStyle = ink("bg"); // a hairline between neighbours
+        g.globalAlpha = 0.6;
+        g.fillRect(b - 0.5, y, 0.75, stripHeight);
+        g.globalAlpha = 1;
+      }
+      if (needle && places.stack(this.rows.site[i]).some((f) => f.n.toLowerCase().includes(needle))) {
+        g.strokeStyle = ink("find");
+        g.lineWidth = 2;
+        g.strokeRect(a + 1, y + 1, b - a - 2, stripHeight - 2);
+      }
+    }
+    g.font = "12px system-ui, sans-serif";
+  }
+
+  private drawCalls(l: Lane, y: number, needle: string): void {
+    const { g } = this.canvas;
+    const r = this.callsOf.get(l.thread);
+    if (!this.calls || !r) return;
+    const { from, to } = this.app.shared.state;
+    const per = this.plotWidth() / (to - from);
+    g.save();
+    g.beginPath();
+    g.rect(this.gutter, y, this.plotWidth(), l.depth * rowHeight);
+    g.clip();
+    g.font = "11px system-ui, sans-serif";
+    for (let i = r[0]; i < r[1]; i++) {
+      const depth = this.calls.depth[i] - l.skip;
+      if (depth < 0 || depth >= l.depth) continue;
+      const a = this.x(this.calls.start[i]);
+      const w = Math.max(0.75, this.calls.dur[i] * per);
+      if (a + w < this.gutter || a > this.canvas.width) continue;
+      const f = this.app.store.places.frames[this.calls.frame[i]];
+      const top = y + depth * rowHeight;
+      g.globalAlpha = this.calls.count[i] > 0 ? 0.6 : 1;
+      g.fillStyle = needle && f.n.toLowerCase().includes(needle) ? ink("find") : ofFrame(f.n, f.m);
+      g.fillRect(a, top, Math.max(0.75, w - 0.6), rowHeight - 1);
+      g.globalAlpha = 1;
+      const left = Math.max(a, this.gutter);
+      const room = Math.min(a + w, this.canvas.width) - left - 6;
+      if (room > 18) {
+        g.fillStyle = ink("frame-text");
+        g.fillText(ellipsis(g, short(f.n), room), left + 3, top + rowHeight / 2);
+      }
+    }
+    g.restore();
+    if (l.skip > 0) {
+      g.fillStyle = ink("soft");
+      g.textAlign = "right";
+      g.fillText(`${l.skip} outer hidden`, this.gutter - 9, y + rowHeight / 2);
+      g.textAlign = "left";
+    }
+  }
+
+  /** arrows go from who let go to who waited: those of the widest waits, so that they stay few. */
+  private arrows(lanes: Lane[], top: number): void {
+    if (!this.rows || this.app.shared.option("arrows", "1") === "0") return;
+    const at = new Map(lanes.map((l) => [l.thread, l.y - top + stripHeight / 2]));
+    const { from, to } = this.app.shared.state;
+    const per = this.plotWidth() / (to - from);
+    const rows = this.rows;
+    const list: number[] = [];
+    for (let i = 0; i < rows.length; i++) {
+      if (rows.releaser[i] === 0 || rows.release[i] < 0 || rows.value[i] * per < 5) continue;
+      const end = rows.start[i] + rows.value[i];
+      if (end < from || rows.release[i] > to || !at.has(rows.thread[i]) || !at.has(rows.releaser[i] - 1)) continue;
+      list.push(i);
+    }
+    list.sort((a, b) => rows.value[b] - rows.value[a]);
+    const { g } = this.canvas;
+    g.save();
+    g.beginPath();
+    g.rect(this.gutter, 0, this.plotWidth(), this.canvas.height);
+    g.clip();
+    for (const i of list.slice(0, 160).reverse()) {
+      const s = this.selected;
+      const chosen = s !== null && s.thread === rows.thread[i] && s.start === rows.start[i];
+      const x0 = this.x(rows.release[i]);
+      const y0 = at.get(rows.releaser[i] - 1)!;
+      const x1 = this.x(rows.start[i] + rows.value[i]);
+      const y1 = at.get(rows.thread[i])!;
+      if (y0 === y1) continue;
+      g.globalAlpha = chosen ? 1 : rows.state[i] === locked ? 0.75 : 0.3;
+      g.strokeStyle = g.fillStyle = ink("arrow");
+      g.lineWidth = chosen ? 2.5 : 1.2;
+      g.setLineDash(rows.flags[i] & 512 ? [] : [4, 3]);
+      const bend = Math.max(10, Math.min(40, Math.abs(y1 - y0) / 3));
+      g.beginPath();
+      g.moveTo(x0, y0);
+      g.bezierCurveTo(x0 + bend, y0, x1 + bend, y1 + (y0 - y1) * 0.3, x1, y1 + Math.sign(y0 - y1) * 7);
+      g.stroke();
+      g.setLineDash([]);
+      g.beginPath();
+      const dir = Math.sign(y0 - y1);
+      g.moveTo(x1, y1 + dir * 3);
+      g.lineTo(x1 - 2.5, y1 + dir * 9);
+      g.lineTo(x1 + 4, y1 + dir * 8);
+      g.fill();
+      g.beginPath();
+      g.arc(x0, y0, 2.5, 0, 7);
+      g.fill();
+    }
+    g.restore();
+  }
+
+  private drawPicked(g: CanvasRenderingContext2D, height: number): void {
+    const p = this.brush ?? this.app.shared.state.picked;
+    if (!p) return;
+    const a = Math.max(this.gutter, this.x(Math.min(...p)));
+    const b = Math.min(this.gutter + this.plotWidth(), this.x(Math.max(...p)));
+    g.fillStyle = ink("shade");
+    g.globalAlpha = 0.35;
+    if (a > this.gutter) g.fillRect(this.gutter, 0, a - this.gutter, height);
+    g.fillRect(b, 0, Math.max(0, this.gutter + this.plotWidth() - b), height);
+    g.globalAlpha = 1;
+    g.fillStyle = ink("accent");
+    g.fillRect(a - 1, 0, 2, height);
+    g.fillRect(b - 1, 0, 2, height);
+  }
+
+  /** hit finds the lane and piece under a point of the canvas. */
+  private hit(x: number, y: number): { lane: Lane; row: number; call: number } | null {
+    const at = y + this.scroller.scrollTop;
+    const lane = this.lanes.find((l) => at >= l.y - gap / 2 && at < l.y + stripHeight + gap / 2 + l.depth * rowHeight + (l.open ? 4 : 0));
+    if (!lane) return null;
+    const out = { lane, row: -1, call: -1 };
+    if (x < this.gutter) return out;
+    const t = this.time(x);
+    const slack = (this.time(x + 2) - t) | 0;
+    if (at < lane.y + stripHeight + gap / 2) {
+      const r = this.rowsOf.get(lane.thread);
+      if (r && this.rows) {
+        let best = -1;
+        for (let i = r[0]; i < r[1]; i++) {
+          const end = this.rows.start[i] + this.rows.value[i];
+          if (this.rows.start[i] <= t + slack && end >= t - slack) {
+            // within a column's width, what waited longest is what is looked for
+            if (best < 0 || this.rows.value[i] > this.rows.value[best]) best = i;
+          }
+        }
+        out.row = best;
+      }
+      return out;
+    }
+    const depth = Math.floor((at - lane.y - stripHeight - 3) / rowHeight) + lane.skip;
+    const r = this.callsOf.get(lane.thread);
+    if (r && this.calls) {
+      for (let i = r[0]; i < r[1]; i++) {
+        if (this.calls.depth[i] === depth && this.calls.start[i] <= t && this.calls.start[i] + this.calls.dur[i] >= t) out.call = i;
+      }
+    }
+    return out;
+  }
+
+  private pointer(canvas: HTMLCanvasElement, lanes: boolean): void {
+    let down: { x: number; y: number; pan: boolean; from: number; to: number } | null = null;
+    const place = (e: MouseEvent): { x: number; y: number } => {
+      const b = canvas.getBoundingClientRect();
+      return { x: e.clientX - b.left, y: e.clientY - b.top };
+    };
+    canvas.addEventListener("pointerdown", (e) => {
+      if (e.button > 1) return;
+      const { x, y } = place(e);
+      const s = this.app.shared.state;
+      down = { x, y, pan: e.shiftKey || e.button === 1 || (!lanes && y > 3 * chartHeight), from: s.from, to: s.to };
+      canvas.setPointerCapture(e.pointerId);
+      e.preventDefault();
+      this.scroller.focus({ preventScroll: true });
+    });
+    canvas.addEventListener("pointermove", (e) => {
+      const p = place(e);
+      this.hover = lanes ? p : { x: p.x, y: -1 };
+      if (down && Math.abs(p.x - down.x) > 3 && down.x > this.gutter) {
+        if (down.pan) {
+          const per = (down.to - down.from) / this.plotWidth();
+          this.app.shared.window(down.from - (p.x - down.x) * per, down.to - (p.x - down.x) * per);
+        } else {
+          this.brush = [this.time(down.x), this.time(Math.max(this.gutter, Math.min(p.x, this.canvas.width - 8)))];
+        }
+      }
+      this.showTip(lanes && !down ? p : null, e);
+      this.draw();
+    });
+    canvas.addEventListener("pointerleave", () => {
+      this.hover = null;
+      this.tip.hidden = true;
+      this.draw();
+    });
+    canvas.addEventListener("pointerup", (e) => {
+      const p = place(e);
+      if (this.brush) {
+        const [a, b] = [Math.min(...this.brush), Math.max(...this.brush)];
+        this.brush = null;
+        this.app.shared.set({ picked: [Math.max(0, Math.floor(a)), Math.min(this.app.store.about.length, Math.ceil(b))] });
+      } else if (down && !down.pan && lanes && Math.abs(p.x - down.x) <= 3) {
+        this.click(p.x, p.y, e);
+      }
+      down = null;
+      this.draw();
+    });
+    canvas.addEventListener("dblclick", (e) => {
+      const { x, y } = place(e);
+      const hit = lanes ? this.hit(x, y) : null;
+      if (hit && hit.row >= 0 && this.rows) {
+        const [a, n] = [this.rows.start[hit.row], this.rows.value[hit.row]];
+        this.app.shared.zoomTo(a - n * 0.3, a + n * 1.3);
+      } else if (x > this.gutter) {
+        const w = this.app.shared.state.to - this.app.shared.state.from;
+        this.app.shared.zoomTo(this.time(x) - w / 8, this.time(x) + w / 8);
+      }
+    });
+    canvas.addEventListener(
+      "wheel",
+      (e) => {
+        const { x } = place(e);
+        const s = this.app.shared.state;
+        if (e.ctrlKey || e.metaKey || !lanes) {
+          e.preventDefault();
+          this.app.shared.zoom(Math.exp(Math.max(-60, Math.min(60, e.deltaY)) / 140), this.time(Math.max(this.gutter, x)));
+        } else if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) {
+          e.preventDefault();
+          const move = ((e.deltaX || e.deltaY) / this.plotWidth()) * (s.to - s.from);
+          this.app.shared.window(s.from + move, s.to + move);
+        }
+      },
+      { passive: false },
+    );
+  }
+
+  private click(x: number, y: number, e: PointerEvent): void {
+    const hit = this.hit(x, y);
+    if (!hit) return;
+    const { thread } = hit.lane;
+    if (x < 20) {
+      this.toggle(thread);
+    } else if (x < this.gutter) {
+      this.selectThread(thread, e.ctrlKey || e.metaKey || e.shiftKey);
+    } else if (hit.row >= 0 && this.rows) {
+      this.selected = { thread, start: this.rows.start[hit.row], end: this.rows.start[hit.row] + this.rows.value[hit.row] };
+      this.app.detail(aboutPiece(this.app, this.rows, hit.row));
+    } else if (hit.call >= 0 && this.calls) {
+      const name = this.app.store.places.frames[this.calls.frame[hit.call]].n;
+      this.app.shared.set({ find: name });
+    }
+  }
+
+  private toggle(thread: number): void {
+    const open = new Set(this.app.shared.option("open", "").split(".").filter(Boolean));
+    if (!open.delete(String(thread))) open.add(String(thread));
+    this.app.shared.choose("open", open.size > 0 ? [...open].join(".") : null);
+  }
+
+  private selectThread(thread: number, more: boolean): void {
+    const now = this.app.shared.state.threads;
+    if (!more) this.app.shared.set({ threads: now?.length === 1 && now[0] === thread ? null : [thread] });
+    else {
+      const next = now?.includes(thread) ? now.filter((t) => t !== thread) : [...(now ?? []), thread];
+      this.app.shared.set({ threads: next.length > 0 ? next.sort((a, b) => a - b) : null });
+    }
+  }
+
+  private showTip(p: { x: number; y: number } | null, e: PointerEvent): void {
+    const hit = p ? this.hit(p.x, p.y) : null;
+    let lines: string[] = [];
+    if (hit && p!.x < this.gutter) {
+      const t = this.app.store.about.threads[hit.lane.thread];
+      const proc = this.app.store.about.processes[t.proc];
+      lines = [`${t.name} ${t.tid}`, proc ? `${proc.name} ${proc.pid}` : "", "click: select · ▸: show its calls"];
+      t.total.forEach((ns, s) => ns > 0 && lines.push(`${duration(ns)} ${looks[s].brief}`));
+    } else if (hit && hit.row >= 0 && this.rows) {
+      lines = this.tipOf(this.rows, hit.row);
+    } else if (hit && hit.call >= 0 && this.calls) {
+      const f = this.app.store.places.frames[this.calls.frame[hit.call]];
+      const n = this.calls.count[hit.call];
+      lines = [f.n.slice(0, 200), n > 0 ? `${n} calls in ${duration(this.calls.dur[hit.call])}, mostly this` : duration(this.calls.dur[hit.call]), f.m ?? ""];
+    }
+    lines = lines.filter(Boolean);
+    this.tip.hidden = lines.length === 0;
+    if (lines.length === 0) return;
+    this.tip.replaceChildren(...lines.map((t, i) => h("div", { class: i === 0 ? "strong" : undefined }, t)));
+    const box = this.element.getBoundingClientRect();
+    const x = Math.min(e.clientX - box.left + 14, box.width - 330);
+    const y = e.clientY - box.top + 16;
+    this.tip.style.left = `${Math.max(4, x)}px`;
+    this.tip.style.top = `${y + 120 > box.height ? y - 110 : y}px`;
+  }
+
+  private tipOf(r: Rows, i: number): string[] {
+    const { places } = this.app.store;
+    const s = r.state[i];
+    const several = r.count[i] > 1 && r.site[i] === 0;
+    const out = [`${duration(r.value[i])} ${looks[s].name}`];
+    if (several) out.push(`${r.count[i]} short pieces here: zoom in`);
+    if (r.object[i]) out.push(places.object(r.object[i]));
+    const leaf = places.leaf(r.site[i]);
+    if (leaf) out.push(`in ${short(leaf)}${places.caller(r.site[i]) ? ` ◂ ${short(places.caller(r.site[i]))}` : ""}`);
+    if (r.owner[i]) out.push(`held by ${this.app.threadName(r.owner[i] - 1)}`);
+    if (r.releaser[i]) out.push(`let go by ${this.app.threadName(r.releaser[i] - 1)}`);
+    return out;
+  }
+
+  key(e: KeyboardEvent): boolean {
+    const s = this.app.shared.state;
+    const w = s.to - s.from;
+    const mid = this.hover && this.hover.x > this.gutter ? this.time(this.hover.x) : (s.from + s.to) / 2;
+    switch (e.key) {
+      case "w": case "+": case "=": this.app.shared.zoom(0.7, mid); return true;
+      case "s": case "-": this.app.shared.zoom(1 / 0.7, mid); return true;
+      case "a": case "ArrowLeft": this.app.shared.window(s.from - w * 0.15, s.to - w * 0.15); return true;
+      case "d": case "ArrowRight": this.app.shared.window(s.from + w * 0.15, s.to + w * 0.15); return true;
+      case "ArrowDown": case "ArrowUp": this.step(e.key === "ArrowDown" ? 1 : -1); return true;
+      case "Enter": if (s.threads?.length === 1) this.toggle(s.threads[0]); return true;
+      case "n": case "p": this.walk(e.key === "n" ? 1 : -1); return true;
+      case "r": this.app.shared.choose("arrows", this.app.shared.option("arrows", "1") === "0" ? null : "0"); return true;
+    }
+    return false;
+  }
+
+  /** step selects the next thread. */
+  private step(by: number): void {
+    if (this.lanes.length === 0) return;
+    const now = this.app.shared.state.threads;
+    const at = now?.length === 1 ? this.lanes.findIndex((l) => l.thread === now[0]) : by > 0 ? -1 : this.lanes.length;
+    const lane = this.lanes[Math.max(0, Math.min(this.lanes.length - 1, at + by))];
+    this.app.shared.set({ threads: [lane.thread] });
+    this.reveal(lane.thread);
+  }
+
+  reveal(thread: number): void {
+    const lane = this.lanes.find((l) => l.thread === thread);
+    if (!lane) return;
+    const top = this.scroller.scrollTop;
+    if (lane.y < top) this.scroller.scrollTop = lane.y - gap;
+    else if (lane.y + stripHeight + gap > top + this.canvas.height) this.scroller.scrollTop = lane.y + stripHeight + gap - this.canvas.height;
+  }
+
+  /** walk goes to the next wait of the selected thread (of the first lane where none is selected). */
+  private walk(by: number): void {
+    const thread = this.app.shared.state.threads?.[0] ?? this.selected?.thread ?? this.lanes[0]?.thread;
+    const r = thread === undefined ? undefined : this.rowsOf.get(thread);
+    if (!r || !this.rows) return;
+    const rows = this.rows;
+    const list: number[] = [];
+    for (let i = r[0]; i < r[1]; i++) if (rows.state[i] > off && rows.count[i] === 1) list.push(i);
+    if (list.length === 0) return;
+    const now = this.selected?.thread === thread ? list.findIndex((i) => rows.start[i] === this.selected!.start) : -1;
+    const i = list[(now + by + list.length) % list.length];
+    this.selected = { thread, start: rows.start[i], end: rows.start[i] + rows.value[i] };
+    const { from, to } = this.app.shared.state;
+    if (this.selected.start < from || this.selected.end > to) {
+      this.app.shared.window(this.selected.start - (to - from) / 2, this.selected.start + (to - from) / 2);
+    }
+    this.app.detail(aboutPiece(this.app, rows, i));
+    this.draw();
+  }
+}
