@@ -9,7 +9,6 @@ import (
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // about is the page's first question; it is asked again while the recording is being read.
@@ -164,8 +163,7 @@ func (m *Model) pollers() []string {
 		}
 		seen[k.hook] = true
 		h := m.src.Meta().Hooks[k.hook]
-		kind := weigh.ObjectKind(h)
-		if kind == "condvar" || kind == "semaphore" || h.Class == "CALL" && stateOf(trace.KindCall, h, false) == polling {
+		if h.Class == "COND" || h.Class == "SEM" || h.Class == "CALL" && stateOf(trace.KindCall, h, false) == polling {
 			out = append(out, frames.Valid(h.Name))
 		}
 	}

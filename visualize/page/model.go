@@ -231,13 +231,22 @@ func (r *reader) event(e *trace.Event) error {
 		t.allocs = append(t.allocs, a)
 		m.load.add(loadAlloc, at, at, a.bytes)
 	case trace.KindRelease:
-		t.releases = append(t.releases, release{at, m.sites.id(r.valid(e.Stack), e.Hook)})
+		t.releases = append(t.releases, release{at, m.sites.id(r.valid(e.Stack), e.Hook), r.object(t, e)})
 	case trace.KindLost:
 		t.lost += uint64(e.Count)
 		t.flush()
 		t.until = max(t.until, at)
 	}
 	return r.spans.Add(&ev)
+}
+
+// object is the number of what an event speaks of; 0 where that is nothing.
+func (r *reader) object(t *thread, e *trace.Event) uint32 {
+	fd := r.m.src.Meta().Hooks[e.Hook].Object == "FD"
+	if e.Object == 0 && !fd {
+		return 0
+	}
+	return r.m.objects.id(objectKey{t.info.Proc, e.Object, fd}, e.Hook)
 }
 
 func (r *reader) valid(id trace.StackID) trace.StackID {
@@ -299,9 +308,7 @@ func (r *reader) interval(t *thread, e *trace.Event) {
 			w.release = m.rel(e.Release)
 		}
 	}
-	if e.Object != 0 || m.src.Meta().Hooks[e.Hook].Object == "FD" {
-		w.object = m.objects.id(objectKey{t.info.Proc, e.Object, m.src.Meta().Hooks[e.Hook].Object == "FD"}, e.Hook)
-	}
+	w.object = r.object(t, e)
 	start, end := int64(e.Start-m.from), int64(e.Time-m.from)
 	if e.Start == 0 {
 		start = end

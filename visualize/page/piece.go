@@ -81,8 +81,9 @@ type alloc struct {
 }
 
 type release struct {
-	at   int64
-	site uint32
+	at     int64
+	site   uint32
+	object uint32
 }
 
 // stride is how many pieces lie between two sums: a query adds up less than twice as many one by one.
@@ -231,11 +232,17 @@ func (t *thread) before(i int) [states]int64 {
 	return sum
 }
 
-// releasedAt is the place where the thread let go at that moment; 0 where that was not recorded.
-func (t *thread) releasedAt(at int64) uint32 {
-	i := sort.Search(len(t.releases), func(i int) bool { return t.releases[i].at >= at })
-	if i < len(t.releases) && t.releases[i].at == at {
-		return t.releases[i].site
+// letGo is the place where the thread let go of an object within [from, to], the first time; 0 where that was not
+// recorded.
+func (t *thread) letGo(object uint32, from, to int64) uint32 {
+	i := sort.Search(len(t.releases), func(i int) bool { return t.releases[i].at >= from })
+	for n := 0; i < len(t.releases) && t.releases[i].at <= to && n < mostReleases; i, n = i+1, n+1 {
+		if t.releases[i].object == object {
+			return t.releases[i].site
+		}
 	}
 	return 0
 }
+
+// mostReleases bounds the search through the releases of a thread during one wait.
+const mostReleases = 256

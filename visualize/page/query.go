@@ -97,11 +97,21 @@ func (m *Model) full(i int, t *thread, p piece) row {
 	if p.wait != 0 {
 		w := &t.waits[p.wait-1]
 		x.object, x.owner, x.releaser, x.release, x.flags = w.object, w.owner, w.releaser, w.release, w.flags
-		if w.releaser != 0 && w.release >= 0 {
-			x.releaseSite = m.threads[w.releaser-1].releasedAt(w.release)
-		}
+		x.releaseSite = m.letGo(&p, w)
 	}
 	return x
+}
+
+// letGo is the place where whoever kept a wait waiting let go: for a lock its holder when the wait began, where that
+// is known, otherwise the releaser. Another thread may have had the lock between the two.
+func (m *Model) letGo(p *piece, w *wait) uint32 {
+	if p.state == locked && w.owner != 0 {
+		return m.threads[w.owner-1].letGo(w.object, p.start, p.end)
+	}
+	if w.releaser != 0 && w.release >= 0 {
+		return m.threads[w.releaser-1].letGo(w.object, w.release, w.release)
+	}
+	return 0
 }
 
 // lanes gives the pieces of the selection's threads: those as long as res ns one by one and whole, the others

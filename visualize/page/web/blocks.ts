@@ -122,15 +122,18 @@ export class Blocks implements View {
     const w = top((i) => rows.thread[i], most.waiters);
     const width = Math.max(640, this.body.clientWidth - 24);
     const rowsMost = Math.max(b.list.length, o.list.length, w.list.length);
-    const height = Math.max(170, Math.min(620, rowsMost * 44 + 40));
+    const wanted = Math.max(150, Math.min(560, rowsMost * 40));
     const total = use.reduce((n, i) => n + rows.value[i], 0);
-    const gap = 12;
-    const scale = (height - 36 - gap * (rowsMost - 1)) / Math.max(1, total);
+    const gap = 16;
+    const least = 5;
+    const scale = Math.max(60, wanted - gap * (rowsMost - 1)) / Math.max(1, total);
+    const used = (list: [number, number][]): number => list.reduce((n, [, ns]) => n + Math.max(least, ns * scale), 0) + gap * (list.length - 1);
+    const tallest = Math.max(used(b.list), used(o.list), used(w.list));
+    const height = tallest + 60;
     const place = (list: [number, number][]): Map<number, Spot> => {
-      const used = list.reduce((n, [, ns]) => n + Math.max(3, ns * scale), 0) + gap * (list.length - 1);
-      let y = 30 + Math.max(0, (height - 36 - used) / 2);
+      let y = 40 + (tallest - used(list)) / 2;
       return new Map(list.map(([id, ns]) => {
-        const spot = { id, ns, y, h: Math.max(3, ns * scale), in: 0, out: 0 };
+        const spot = { id, ns, y, h: Math.max(least, ns * scale), in: 0, out: 0 };
         y += spot.h + gap;
         return [id, spot];
       }));
@@ -231,7 +234,8 @@ export class Blocks implements View {
           h("div", {}, h("h3", {}, `${this.app.threadName(rows.thread[i])} waited ${duration(rows.value[i])}, ${count(rows.count[i])} ×`),
             h("p", { class: "soft" }, `${this.app.store.places.object(rows.object[i])}; the longest ${duration(rows.release[i])}`), stackList(this.app, rows.site[i], 8)),
           h("div", {}, h("h3", {}, b >= 0 ? `${this.app.threadName(b)} ${rows.state[i] === locked ? "had it" : "let it go on"}` : "who had it is not known"),
-            h("p", { class: "soft" }, rows.releaseSite[i] ? "and let go in" : "where it let go was not recorded"),
+            h("p", { class: "soft" }, rows.releaseSite[i] ? "and let go in" : "where it let go was not recorded",
+              rows.releaser[i] > 0 && rows.releaser[i] - 1 !== b ? `; ${this.app.threadName(rows.releaser[i] - 1)} was the last to have it` : ""),
             rows.releaseSite[i] ? stackList(this.app, rows.releaseSite[i], 8) : null));
       }));
   }

@@ -267,7 +267,7 @@ export class Flame implements View {
         : table(
             ["self", "", "total", "", "function"],
             lines.map((l) => [
-              this.format(l.self), percent(l.self, root.total), this.format(l.total), percent(l.total, root.total),
+              l.self > 0 ? this.format(l.self) : "", l.self > 0 ? percent(l.self, root.total) : "", this.format(l.total), percent(l.total, root.total),
               h("button", { type: "button", class: "link", title: whole(l.name), on: { click: () => this.app.shared.set({ find: l.name }) } }, short(l.name)),
             ]),
             [0, 1, 2, 3],

@@ -75,9 +75,9 @@ export function aboutPiece(app: App, rows: Rows, i: number): HTMLElement {
   if (rows.releaser[i]) {
     const sure = rows.flags[i] & certain ? "" : " (the likeliest of several)";
     const at = rows.release[i] >= 0 ? `, ${duration(start + ns - rows.release[i])} before it went on` : "";
-    facts.push(["let go by", h("span", {}, link(rows.releaser[i] - 1), sure, at)]);
-    if (rows.releaseSite[i]) facts.push(["let go in", where(places, rows.releaseSite[i])]);
+    facts.push([state === locked ? "let go last by" : "let go by", h("span", {}, link(rows.releaser[i] - 1), sure, at)]);
   }
+  if (rows.releaseSite[i]) facts.push([rows.owner[i] && state === locked ? "it let go in" : "let go in", where(places, rows.releaseSite[i])]);
   for (const [bit, text] of flags) if (rows.flags[i] & bit) facts.push(["note", text]);
   box.append(h("dl", {}, ...facts.flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)])));
   box.append(
@@ -92,7 +92,7 @@ export function aboutPiece(app: App, rows: Rows, i: number): HTMLElement {
     void meanwhile(app, chain, blocker - 1, start, start + ns, new Set([thread]), 0);
   }
   box.append(h("h3", {}, state === running ? "Ran" : state === off ? "Was last seen" : "Waited in"), stackList(app, rows.site[i]));
-  if (rows.releaseSite[i]) box.append(h("h3", {}, "Let go in"), stackList(app, rows.releaseSite[i]));
+  if (rows.releaseSite[i] && blocker) box.append(h("h3", {}, `${app.threadName(blocker - 1)} let go in`), stackList(app, rows.releaseSite[i]));
   return box;
 }
 

@@ -14,6 +14,7 @@ const rowHeight = 15; // of calls
 const chartHeight = 40;
 const rulerHeight = 22;
 const mostDepth = 40;
+const usualDepth = 6; // of calls, where lanes open by themselves
 
 interface Lane {
   thread: number;
@@ -85,9 +86,10 @@ export class Timeline implements View {
   }
 
   private layout(): void {
-    const open = new Set(this.app.shared.option("open", "").split(".").filter(Boolean).map(Number));
+    const order = this.order();
+    const open = this.opened(order);
     let y = gap;
-    this.lanes = this.order().map((thread) => {
+    this.lanes = order.map((thread) => {
       const lane: Lane = { thread, y, open: open.has(thread), depth: 0, skip: 0 };
       if (lane.open) {
         [lane.skip, lane.depth] = this.depthOf(thread);
@@ -97,6 +99,15 @@ export class Timeline implements View {
       return lane;
     });
     this.spacer.style.height = `${Math.max(0, y - this.canvas.height)}px`;
+  }
+
+  /** opened are the lanes whose calls are shown: those that were chosen, or as many of the busiest as there is room for. */
+  private opened(order: number[]): Set<number> {
+    const chosen = this.app.shared.state.options.open;
+    if (chosen !== undefined) return new Set(chosen.split(".").filter(Boolean).map(Number));
+    const room = this.canvas.height - order.length * (stripHeight + gap) - gap;
+    const busiest = [...order].sort((a, b) => this.app.store.about.threads[b].total[running] - this.app.store.about.threads[a].total[running]);
+    return new Set(busiest.slice(0, Math.max(0, Math.floor(room / (usualDepth * rowHeight)))).filter((t) => this.app.store.about.threads[t].total[running] > 0));
   }
 
   /** depthOf tells how many outer calls to leave out, and how many rows remain. */
@@ -375,7 +386,7 @@ export class Timeline implements View {
       if (b - a < 26) continue;
       const s = this.rows.state[i];
       if (this.rows.count[i] > 1 && s === off) continue;
-      const place = s === locked || s === signaled ? places.objects[this.rows.object[i]]?.n || places.leaf(this.rows.site[i]) : places.leaf(this.rows.site[i]);
+      const place = (s === locked || s === signaled) && named(places.objects[this.rows.object[i]]?.n) ? places.objects[this.rows.object[i]].n : places.leaf(this.rows.site[i]);
       const text = ellipsis(g, short(place), b - a - 10);
       g.fillStyle = looks[s].text;
       if (text) g.fillText(text, a + 5, y + stripHeight / 2 + 0.5);
@@ -461,7 +472,7 @@ export class Timeline implements View {
       const x1 = this.x(rows.start[i] + rows.value[i]);
       const y1 = at.get(rows.thread[i])!;
       if (y0 === y1) continue;
-      g.globalAlpha = chosen ? 1 : rows.state[i] === locked ? 0.75 : 0.3;
+      g.globalAlpha = chosen ? 1 : (rows.state[i] === locked ? 0.75 : 0.3) * (list.length > 40 ? 0.7 : 1);
       g.strokeStyle = g.fillStyle = ink("arrow");
       g.lineWidth = chosen ? 2.5 : 1.2;
       g.setLineDash(rows.flags[i] & 512 ? [] : [4, 3]);
@@ -626,9 +637,9 @@ export class Timeline implements View {
   }
 
   private toggle(thread: number): void {
-    const open = new Set(this.app.shared.option("open", "").split(".").filter(Boolean));
-    if (!open.delete(String(thread))) open.add(String(thread));
-    this.app.shared.choose("open", open.size > 0 ? [...open].join(".") : null);
+    const open = this.opened(this.order());
+    if (!open.delete(thread)) open.add(thread);
+    this.app.shared.choose("open", [...open].join("."));
   }
 
   private selectThread(thread: number, more: boolean): void {
@@ -734,4 +745,9 @@ export class Timeline implements View {
     this.app.detail(aboutPiece(this.app, rows, i));
     this.draw();
   }
+}
+
+/** named says whether an object has a name, rather than an address alone. */
+function named(name: string | undefined): boolean {
+  return name !== undefined && name !== "" && !name.startsWith("0x");
 }
