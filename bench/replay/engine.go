@@ -39,8 +39,8 @@ const (
 	stuckFor  = 100 * time.Millisecond
 	burstMost = 15
 	seed      = 42
-	// lateAfter is how many records of others make one late: a 32nd of the buffer.
-	lateAfter = workload.BufferBytes / 56 / 32
+	// lateAfter is how many records of others make one late: a 256th of what the buffer holds.
+	lateAfter = workload.BufferBytes / 56 / 256
 )
 
 // Result is what came of it.
