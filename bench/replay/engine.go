@@ -40,7 +40,7 @@ const (
 	burstMost = 15
 	seed      = 42
 	// lateAfter is how many records of others make one late: a 256th of what the buffer holds.
-	lateAfter = workload.BufferBytes / 56 / 256
+	lateAfter = workload.BufferBytes / 52 / 256
 )
 
 // Result is what came of it.

@@ -11,8 +11,9 @@ package workload
 // reasons": taken as text of 32 to 112 bytes, an assumption.
 //
 // Check: the three workloads whose big cores never fill their share of ftrace's buffer tell the total volume by
-// ftrace's loss, and so the mean entry: 54 bytes (Video-1), 105 (LockScr), 100 (Desktop). The mix below has a
-// mean of 56. Entries are rounded up to 8 bytes, and hold at least the 16 that the logic stamp takes.
+// ftrace's loss, and so the mean entry, ftrace's header included: 54 bytes (Video-1), 105 (LockScr), 100
+// (Desktop). The mix below has a mean of 48 without a header. Entries are rounded up to 8 bytes, and hold at
+// least the 16 that the logic stamp takes.
 var mix = []struct {
 	category string
 	mb       float64 // figure 2, from the plot's vector coordinates
