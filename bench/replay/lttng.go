@@ -31,7 +31,9 @@ var errUnavailable = errors.New("not installed")
 
 var lttngInfo = tracer.Info{Name: "lttng", Is: "LTTng-UST in overwriting mode, a ring for each core, written from C"}
 
-func allTracers() []tracer.Info { return append(append([]tracer.Info(nil), tracer.All...), lttngInfo) }
+func allTracers() []tracer.Info {
+	return append(append([]tracer.Info(nil), tracer.All...), lttngInfo, tracer.Null)
+}
 
 // do is a replay on any tracer.
 func (r Replay) do(watch stopwatch) (Result, error) {

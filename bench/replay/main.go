@@ -147,7 +147,7 @@ func plan(o options) ([]Replay, error) {
 	}
 	var tracers []string
 	for _, t := range allTracers() {
-		if o.tracers == "all" || slices.Contains(strings.Split(o.tracers, ","), t.Name) {
+		if o.tracers == "all" && t.Name != tracer.Null.Name || slices.Contains(strings.Split(o.tracers, ","), t.Name) {
 			tracers = append(tracers, t.Name)
 		}
 	}
