@@ -3,7 +3,10 @@ package collector
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -66,35 +69,61 @@ func (s *session) finish(c *child, hurry <-chan struct{}) error {
 func (s *session) symbolise(hurry <-chan struct{}) {
 	s.forgetStacks() // with their addresses noted
 	byModule := s.addresses.byModule()
-	r := symbols.NewResolver(symbols.Options{Code: s.codeOf, Kept: s.keptFile, Stop: hurry})
+	r := symbols.NewResolver(symbols.Options{Code: s.codeOf, Kept: s.keptFile, Stop: hurry, Cache: symbols.CacheDir()})
 	defer r.Close()
+	type job struct {
+		m             trace.Module
+		addrs, waited []uint64
+		frames        [][]trace.SymFrame
+	}
+	var jobs []*job
 	for _, m := range s.modules {
 		addrs, waited := byModule[m.ID], s.waitedIn(&m)
+		delete(byModule, m.ID) // a module that was announced again is looked up once
 		if len(addrs) == 0 && len(waited) == 0 {
 			continue
 		}
-		select {
-		case <-hurry:
-			s.notes.add("interrupted while names were looked up: those that are missing are looked up when the recording is read")
-			return
-		default:
-		}
-		delete(byModule, m.ID) // a module that was announced again is looked up once
+		slices.Sort(addrs)
 		if err := r.Add(m); err != nil {
 			s.notes.addf("names of %s: %v", m.Path, err)
 			continue
 		}
-		known, ok := r.Module(m.ID)
-		learned := ok && m.BuildID == "" && known.BuildID != ""
-		if learned {
-			m.BuildID = known.BuildID
+		jobs = append(jobs, &job{m: m, addrs: slices.Compact(addrs), waited: waited})
+	}
+	var next atomic.Int64
+	done := make(chan *job)
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(jobs)) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(jobs); i = int(next.Add(1)) - 1 {
+				select {
+				case <-hurry:
+					return
+				default:
+				}
+				j := jobs[i]
+				j.m.Variables = r.Variables(j.m.ID, j.waited)
+				j.frames = r.Resolve(j.m.ID, j.addrs)
+				done <- j
+			}
+		})
+	}
+	go func() { workers.Wait(); close(done) }()
+	written := 0
+	for j := range done {
+		written++
+		known, ok := r.Module(j.m.ID)
+		if learned := ok && j.m.BuildID == "" && known.BuildID != ""; learned || len(j.m.Variables) > 0 {
+			j.m.BuildID = known.BuildID
+			s.wrote(s.out.PutModule(&j.m))
 		}
-		if m.Variables = r.Variables(m.ID, waited); learned || len(m.Variables) > 0 {
-			s.wrote(s.out.PutModule(&m))
+		if len(j.addrs) > 0 {
+			s.wrote(s.out.PutSymbols(j.m.ID, j.addrs, j.frames))
 		}
-		if len(addrs) > 0 {
-			s.wrote(s.out.PutSymbols(m.ID, addrs, r.Resolve(m.ID, addrs)))
-		}
+		j.frames = nil
+	}
+	if written < len(jobs) {
+		s.notes.add("interrupted while names were looked up: those that are missing are looked up when the recording is read")
 	}
 	// On most machines the system's libraries are stripped: a few lines say so as well as fifty.
 	lines := r.Notes()

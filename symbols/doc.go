@@ -17,6 +17,8 @@
 // by counts, and a panic of debug/elf ends at the module, as a note. An address that nothing is
 // known about gives nil, so that callers can show module+0xoffset.
 //
+// Answers are kept from run to run where the caller names a directory (cache.go).
+//
 // Tables are kept flat: every source is painted into one sorted list of (start, owner) that never overlaps
 // (flatmap.go), so that a look-up is a binary search whatever the input was.
 //

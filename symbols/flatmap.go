@@ -61,14 +61,29 @@ func flatten(spans []span) flatMap {
 
 // find returns the val at addr, or -1.
 func (m *flatMap) find(addr uint64) int32 {
+	v, _ := m.part(addr, extent{0, 1<<64 - 1})
+	return v
+}
+
+// extent is the range [lo, hi) of addresses that an answer holds for.
+type extent struct{ lo, hi uint64 }
+
+func (e extent) within(lo, hi uint64) extent { return extent{max(e.lo, lo), min(e.hi, hi)} }
+
+// part returns the val at addr, or -1, and what of e has it too.
+func (m *flatMap) part(addr uint64, e extent) (int32, extent) {
 	i, exact := slices.BinarySearch(m.start, addr)
 	if !exact {
 		i--
 	}
-	if i < 0 {
-		return -1
+	if i+1 < len(m.start) {
+		e.hi = min(e.hi, m.start[i+1])
 	}
-	return m.val[i]
+	if i < 0 {
+		return -1, e
+	}
+	e.lo = max(e.lo, m.start[i])
+	return m.val[i], e
 }
 
 // spanHeap is a max-heap by val.

@@ -343,13 +343,30 @@ func (p *lineProgram) end(t *lineTable, keep func(uint64) bool) {
 
 // find returns the file number and line at addr.
 func (t *lineTable) find(addr uint64) (file uint64, line int, ok bool) {
-	i := sort.Search(len(t.seqs), func(i int) bool { return t.seqs[i].lo > addr }) - 1
-	if i < 0 || addr >= t.seqs[i].hi {
-		return 0, 0, false
+	file, line, ok, _ = t.part(addr, extent{0, 1<<64 - 1})
+	return file, line, ok
+}
+
+// part is find, and what of e has the same.
+func (t *lineTable) part(addr uint64, e extent) (file uint64, line int, ok bool, _ extent) {
+	i := sort.Search(len(t.seqs), func(i int) bool { return t.seqs[i].lo > addr })
+	if i < len(t.seqs) {
+		e.hi = min(e.hi, t.seqs[i].lo)
 	}
-	rows := t.seqs[i].rows
-	k := sort.Search(len(rows), func(k int) bool { return rows[k].addr > addr }) - 1
-	return uint64(rows[k].file), int(rows[k].line), true
+	if i--; i < 0 {
+		return 0, 0, false, e
+	}
+	s := &t.seqs[i]
+	if addr >= s.hi {
+		return 0, 0, false, e.within(s.hi, e.hi)
+	}
+	e = e.within(s.lo, s.hi)
+	k := sort.Search(len(s.rows), func(k int) bool { return s.rows[k].addr > addr })
+	if k < len(s.rows) {
+		e.hi = min(e.hi, s.rows[k].addr)
+	}
+	r := s.rows[k-1]
+	return uint64(r.file), int(r.line), true, e.within(r.addr, e.hi)
 }
 
 // fileName returns the path of a file number, joined with its directory; "" when there is none. It remembers: one

@@ -127,25 +127,29 @@ func join(scope, name string) string {
 }
 
 // frames returns the functions at addr, which lies in unit i, innermost first; nil when this debug information knows
-// none. symbol is the symbol table's name there, "" none.
-func (l *lookup) frames(i int32, addr uint64, symbol string, names *namer) []trace.SymFrame {
+// none. symbol is the symbol table's name there, "" none. The same is at all addresses of the extent, which is a part of e.
+func (l *lookup) frames(i int32, addr uint64, symbol string, names *namer, e extent) ([]trace.SymFrame, extent) {
 	u := l.d.decode(i, l.work)
 	if u.bad {
-		return nil
+		return nil, e
 	}
+	_, e = l.d.at.part(addr, e)
 	var file string
 	var line int
 	if u.lines != nil {
-		if n, l, ok := u.lines.find(addr); ok {
-			file, line = u.lines.fileName(n), l
+		var n uint64
+		var at int
+		var ok bool
+		if n, at, ok, e = u.lines.part(addr, e); ok {
+			file, line = u.lines.fileName(n), at
 		}
 	}
-	fn := u.at.find(addr)
+	fn, e := u.at.part(addr, e)
 	if fn < 0 {
 		if symbol == "" {
-			return nil
+			return nil, e
 		}
-		return []trace.SymFrame{{Func: names.readable(symbol), Linkage: symbol, File: file, Line: line}}
+		return []trace.SymFrame{{Func: names.readable(symbol), Linkage: symbol, File: file, Line: line}}, e
 	}
 	depth := 0
 	for f := fn; f >= 0; f = u.funcs[f].parent {
@@ -175,7 +179,7 @@ func (l *lookup) frames(i int32, addr uint64, symbol string, names *namer) []tra
 		}
 		fn = f.parent
 	}
-	return out
+	return out, e
 }
 
 // shown returns the readable and the linkage form of a name.

@@ -56,14 +56,46 @@ type batch struct {
 	addrs []uint64
 	at    []int32 // of addrs, in order of unit
 	got   [][]trace.SymFrame
+	holds []extent // of got
 }
 
-// named looks up addrs, which are sorted. m.mu is held.
+// named looks up addrs, which are sorted: in what is known from before, then in the files. m.mu is held.
 func (r *Resolver) named(m *module, addrs []uint64) [][]trace.SymFrame {
 	if m.m.Kind == trace.ModuleAnon {
 		return r.code(m, addrs)
 	}
-	b := &batch{m: m, addrs: addrs, at: make([]int32, len(addrs)), got: make([][]trace.SymFrame, len(addrs))}
+	out := make([][]trace.SymFrame, len(addrs))
+	var open []uint64
+	var to []int
+	for i, a := range addrs {
+		if out[i] = m.cache.find(a); out[i] == nil {
+			open, to = append(open, a), append(to, i)
+		}
+	}
+	if len(open) == 0 {
+		return out
+	}
+	r.prepare(m)
+	b := r.lookUp(m, open)
+	var fresh []cached
+	for i, fs := range b.got {
+		out[to[i]] = fs
+		if fs != nil {
+			fresh = append(fresh, cached{b.holds[i].lo, b.holds[i].hi, fs, true})
+		}
+	}
+	if m.cache != nil && m.problems.Load() == 0 && len(fresh) > 0 {
+		m.cache.add(fresh)
+		if err := m.cache.save(); err == nil {
+			r.saved.Store(true)
+		}
+	}
+	return out
+}
+
+// lookUp looks addrs up in the files.
+func (r *Resolver) lookUp(m *module, addrs []uint64) *batch {
+	b := &batch{m: m, addrs: addrs, at: make([]int32, len(addrs)), got: make([][]trace.SymFrame, len(addrs)), holds: make([]extent, len(addrs))}
 	units := make([]int32, len(addrs))
 	for i, a := range addrs {
 		b.at[i], units[i] = int32(i), -1
@@ -107,7 +139,7 @@ func (r *Resolver) named(m *module, addrs []uint64) [][]trace.SymFrame {
 	}
 	work()
 	wait.Wait()
-	return b.got
+	return b
 }
 
 // do works one task off. A panic costs its debug information, then its names, never those of other tasks.
@@ -115,7 +147,7 @@ func (r *Resolver) do(b *batch, t task, l *lookup) {
 	for _, use := range []*lookup{l, nil} {
 		err := guarded(func() {
 			for _, i := range b.at[t.from:t.to] {
-				b.got[i] = b.m.resolve(b.addrs[i], t.unit, use)
+				b.got[i], b.holds[i] = b.m.resolve(b.addrs[i], t.unit, use)
 			}
 			if use != nil && t.unit >= 0 {
 				use.d.done(t.unit)
@@ -125,29 +157,35 @@ func (r *Resolver) do(b *batch, t task, l *lookup) {
 			return
 		}
 		r.note("module %s: %v", b.m.m.Path, err)
+		b.m.problems.Add(1) // what comes out now is not kept
 	}
 }
 
-// resolve names one address with what m has. l is nil where debug information is not to be used.
-func (m *module) resolve(addr uint64, unit int32, l *lookup) []trace.SymFrame {
-	symbol := ""
+// resolve names one address with what m has. l is nil where debug information is not to be used. The same is at all
+// addresses of the extent.
+func (m *module) resolve(addr uint64, unit int32, l *lookup) ([]trace.SymFrame, extent) {
+	symbol, e := "", extent{0, 1<<64 - 1}
 	if m.syms != nil {
-		symbol, _ = m.syms.find(addr)
+		symbol, e = m.syms.part(addr, e)
 	}
 	if l != nil && unit >= 0 {
-		if f := l.frames(unit, addr, symbol, &m.names); f != nil {
-			return f
+		f, e := l.frames(unit, addr, symbol, &m.names, e)
+		if f != nil {
+			return f, e
 		}
 	}
 	if m.gotab != nil {
 		if f := m.gotab.frames(addr); f != nil {
-			return f
+			return f, extent{addr, addr + 1}
 		}
 	}
-	if symbol == "" {
-		return nil
+	if m.dw != nil || m.gotab != nil {
+		e = extent{addr, addr + 1} // what begins beside it is not known here
 	}
-	return []trace.SymFrame{{Func: m.names.readable(symbol), Linkage: symbol}}
+	if symbol == "" {
+		return nil, e
+	}
+	return []trace.SymFrame{{Func: m.names.readable(symbol), Linkage: symbol}}, e
 }
 
 // guarded runs f and turns its panics into errors, faults on mapped files that shrank included.

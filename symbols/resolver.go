@@ -30,6 +30,8 @@ type Options struct {
 	// Open opens a file in place of os.Open; nil means the operating system, regular files only. It may be called
 	// from several goroutines.
 	Open func(path string) (ReaderAtCloser, error)
+	// Cache is a directory where answers are kept from run to run; "" none. See [CacheDir].
+	Cache string
 	// Stop being closed ends downloads; nil: they end by themselves.
 	Stop <-chan struct{}
 	// Kept opens the very file that was mapped as module m, whatever its path stands for by now; nil where it was not
@@ -52,6 +54,8 @@ type Resolver struct {
 	noted   map[string]bool
 	dropped int // notes beyond maxNotes
 	closed  bool
+
+	saved atomic.Bool // something was written to the cache
 }
 
 // module is what is known of one module. m is immutable after Add; mu guards the rest.
@@ -59,10 +63,14 @@ type module struct {
 	m trace.Module
 
 	mu     sync.Mutex
-	loaded bool
+	loaded bool // images are open
+	ready  bool // the rest is read from them
 	closed bool
+	cache  *cacheFile // nil: none
 	names  namer
 	images []*image
+	main   *image     // of images: the mapped file; nil it could not be had
+	extra  *image     // of images: its debug file; nil none
 	syms   *symtab    // nil: none
 	vars   *symtab    // of variables; nil: not asked for yet, or none
 	dw     *dwarfInfo // nil: none
@@ -194,6 +202,9 @@ func (r *Resolver) Close() error {
 		m.closed = true
 		m.mu.Unlock()
 	}
+	if r.saved.Swap(false) {
+		sweepCache(r.o.Cache, maxCacheBytes, cacheAfterSweep)
+	}
 	return errors.Join(errs...)
 }
 
@@ -203,7 +214,7 @@ func (m *module) release() error {
 	for _, im := range m.images {
 		errs = append(errs, im.close())
 	}
-	m.images, m.syms, m.vars, m.dw, m.gotab = nil, nil, nil, nil, nil
+	m.images, m.main, m.extra, m.syms, m.vars, m.dw, m.gotab = nil, nil, nil, nil, nil, nil, nil
 	m.names.forget()
 	return errors.Join(errs...)
 }
@@ -231,7 +242,7 @@ func (r *Resolver) locked(mod trace.ModuleID) *module {
 	return m
 }
 
-// load finds the module's file and debug file and takes what they have. m.mu is held.
+// load finds the module's file and debug file. m.mu is held.
 func (r *Resolver) load(m *module) {
 	var main *image
 	switch m.m.Kind {
@@ -259,6 +270,27 @@ func (r *Resolver) load(m *module) {
 			m.names.isGo = m.names.isGo || extra.isGo()
 		}
 	}
+	m.main, m.extra = main, extra
+	if main != nil || extra != nil {
+		m.cache = r.openCache(m)
+	}
+}
+
+// prepare reads what the module's files have, once. m.mu is held.
+func (r *Resolver) prepare(m *module) {
+	if m.ready {
+		return
+	}
+	m.ready = true
+	if err := guarded(func() { r.readAll(m) }); err != nil {
+		r.note("module %s: %v", m.m.Path, err)
+		m.dw = nil
+		m.problems.Add(1)
+	}
+}
+
+func (r *Resolver) readAll(m *module) {
+	main, extra := m.main, m.extra
 	if main == nil && extra == nil {
 		return
 	}

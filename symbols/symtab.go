@@ -228,6 +228,15 @@ func prefix(tab []byte, off uint32) []byte {
 
 func (t *symtab) nameOf(s *symbol) string { return cstring(t.tabs[s.tab], uint64(s.name), maxLinkage) }
 
+// part returns the linkage name at addr, "" when no symbol covers it, and what of e has the same.
+func (t *symtab) part(addr uint64, e extent) (string, extent) {
+	i, e := t.at.part(addr, e)
+	if i < 0 {
+		return "", e
+	}
+	return t.nameOf(&t.syms[i]), e
+}
+
 // find returns the linkage name at addr, "" when no symbol covers it, and how far addr is into the symbol.
 func (t *symtab) find(addr uint64) (name string, off uint64) {
 	i := t.at.find(addr)

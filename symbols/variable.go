@@ -7,6 +7,9 @@ import "github.com/hbtrace/hbtrace/trace"
 // Variables names addrs, ELF virtual addresses of the module's data: the variable that each lies in, without those that
 // lie in none.
 func (r *Resolver) Variables(mod trace.ModuleID, addrs []uint64) map[uint64]trace.Variable {
+	if len(addrs) == 0 {
+		return nil
+	}
 	m := r.locked(mod)
 	if m == nil {
 		return nil
@@ -14,6 +17,7 @@ func (r *Resolver) Variables(mod trace.ModuleID, addrs []uint64) map[uint64]trac
 	defer m.mu.Unlock()
 	var out map[uint64]trace.Variable
 	err := guarded(func() {
+		r.prepare(m)
 		if m.vars == nil {
 			m.vars = &symtab{data: true}
 			for _, im := range m.images {

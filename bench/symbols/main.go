@@ -27,14 +27,15 @@ func main() {
 	copies := flag.Int("copies", 12, "copies of each kind")
 	size := flag.Int("size", 24, "instantiations in a unit")
 	n := flag.Int("n", 100_000, "addresses")
+	cache := flag.String("cache", "", "keep answers in this directory; run twice")
 	flag.Parse()
-	if err := measure(*dir, *program, *kinds, *copies, *size, *n); err != nil {
+	if err := measure(*dir, *program, *kinds, *copies, *size, *n, *cache); err != nil {
 		fmt.Fprintln(os.Stderr, "symbols:", err)
 		os.Exit(1)
 	}
 }
 
-func measure(dir, program string, kinds, copies, size, n int) (err error) {
+func measure(dir, program string, kinds, copies, size, n int, cache string) (err error) {
 	if program == "" {
 		if dir == "" {
 			return fmt.Errorf("give -dir or -program")
@@ -63,7 +64,7 @@ func measure(dir, program string, kinds, copies, size, n int) (err error) {
 		addrs[i] = text.Addr + uint64(i)*text.Size/uint64(n)
 	}
 	begun := time.Now()
-	r := symbols.NewResolver(symbols.Options{})
+	r := symbols.NewResolver(symbols.Options{Cache: cache})
 	defer r.Close()
 	if err := r.Add(trace.Module{ID: 1, Path: program}); err != nil {
 		return err

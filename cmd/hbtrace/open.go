@@ -49,7 +49,7 @@ func (r *recording) lookUpSymbols() {
 	if len(r.AddressesWithoutSymbols()) == 0 {
 		return
 	}
-	r.symbols = symbols.NewResolver(symbols.Options{})
+	r.symbols = symbols.NewResolver(symbols.Options{Cache: symbols.CacheDir()})
 	for _, m := range r.Modules() {
 		if m.BuildID == "" && m.Kind == trace.ModuleELF {
 			continue // whether the file is still the one that was recorded cannot be known
