@@ -58,8 +58,8 @@ func CacheDir() string {
 // cached is one answer: these functions are at every address of [lo, hi).
 type cached struct {
 	lo, hi uint64
-	frames []trace.SymFrame
-	used   bool // by this process
+	frames []trace.SymFrame // nil: nothing is there
+	used   bool             // by this process
 }
 
 // cacheFile is the answers for one build of a module. A nil one knows nothing and keeps nothing.
@@ -97,20 +97,20 @@ func (r *Resolver) openCache(m *module) *cacheFile {
 	return c
 }
 
-// find returns the answer for an address; nil when there is none.
-func (c *cacheFile) find(addr uint64) []trace.SymFrame {
+// find returns the answer for an address; ok is false when there is none.
+func (c *cacheFile) find(addr uint64) (frames []trace.SymFrame, ok bool) {
 	if c == nil {
-		return nil
+		return nil, false
 	}
-	i, ok := slices.BinarySearchFunc(c.known, addr, func(k cached, a uint64) int { return cmp.Compare(k.lo, a) })
-	if !ok {
+	i, exact := slices.BinarySearchFunc(c.known, addr, func(k cached, a uint64) int { return cmp.Compare(k.lo, a) })
+	if !exact {
 		i--
 	}
 	if i < 0 || addr >= c.known[i].hi {
-		return nil
+		return nil, false
 	}
 	c.known[i].used = true
-	return c.known[i].frames
+	return c.known[i].frames, true
 }
 
 // add keeps answers. Where they overlap older ones, the older ones stay.
@@ -282,10 +282,13 @@ func decodeCache(b []byte) []cached {
 		lo := last + c.uleb()
 		hi := lo + c.uleb()
 		k := c.uleb()
-		if c.bad || lo < last || hi <= lo || k == 0 || k > maxInline || k > uint64(c.left()) {
+		if c.bad || lo < last || hi <= lo || k > maxInline || k > uint64(c.left()) {
 			return nil
 		}
-		fs := make([]trace.SymFrame, k)
+		var fs []trace.SymFrame
+		if k > 0 {
+			fs = make([]trace.SymFrame, k)
+		}
 		for i := range fs {
 			fs[i] = trace.SymFrame{Func: str(), Linkage: str(), File: str(), Line: int(c.uleb() & (1<<31 - 1)), Inlined: uint64(i)+1 < k}
 			if fs[i].Func == "" {

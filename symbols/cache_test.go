@@ -60,7 +60,6 @@ func TestCache(t *testing.T) {
 			o := Options{DebugDirs: []string{}, Cache: filepath.Join(t.TempDir(), "cache")}
 			addrs := textAddrs(t, c.file, 400)
 			want, _ := resolveWith(t, Options{DebugDirs: []string{}}, c.file, addrs)
-			named := slices.DeleteFunc(slices.Clone(addrs), func(a uint64) bool { return want[slices.Index(addrs, a)] == nil })
 			check := func(what string, ask []uint64, read bool) {
 				t.Helper()
 				got, didRead := resolveWith(t, o, c.file, ask)
@@ -74,9 +73,9 @@ func TestCache(t *testing.T) {
 				}
 			}
 			check("first", addrs[:200], true)
-			check("again", slices.DeleteFunc(slices.Clone(addrs[:200]), func(a uint64) bool { return !slices.Contains(named, a) }), false)
+			check("again", addrs[:200], false)
 			check("more", addrs, true)
-			check("all", named, false)
+			check("all", addrs, false)
 			// Every address of the range that an answer was kept for has that answer.
 			k := decodeCache(read(t, cacheFiles(t, o.Cache)[0]))
 			var all []uint64
@@ -110,7 +109,7 @@ func TestCache(t *testing.T) {
 					t.Fatal(err)
 				}
 				check("damaged", addrs, true)
-				check("mended", named, false)
+				check("mended", addrs, false)
 			}
 			if n := cacheFiles(t, o.Cache); len(n) != 1 {
 				t.Errorf("files %q", n)
@@ -229,7 +228,8 @@ func FuzzCacheFile(f *testing.F) {
 		copy(b[len(cacheMagic):], sum[:])
 		c := &cacheFile{known: decodeCache(b)}
 		for _, a := range smallAddrs() {
-			for _, fr := range c.find(a) {
+			frames, _ := c.find(a)
+			for _, fr := range frames {
 				if fr.Func == "" || fr.Line < 0 {
 					t.Fatalf("%+v", fr)
 				}

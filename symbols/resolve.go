@@ -68,7 +68,8 @@ func (r *Resolver) named(m *module, addrs []uint64) [][]trace.SymFrame {
 	var open []uint64
 	var to []int
 	for i, a := range addrs {
-		if out[i] = m.cache.find(a); out[i] == nil {
+		var ok bool
+		if out[i], ok = m.cache.find(a); !ok {
 			open, to = append(open, a), append(to, i)
 		}
 	}
@@ -80,7 +81,7 @@ func (r *Resolver) named(m *module, addrs []uint64) [][]trace.SymFrame {
 	var fresh []cached
 	for i, fs := range b.got {
 		out[to[i]] = fs
-		if fs != nil {
+		if fs != nil || m.named() { // that a module has no names is said every time
 			fresh = append(fresh, cached{b.holds[i].lo, b.holds[i].hi, fs, true})
 		}
 	}

@@ -316,9 +316,14 @@ func (r *Resolver) readAll(m *module) {
 			r.note("module %s: Go's function table: %v", m.m.Path, err)
 		}
 	}
-	if m.dw == nil && m.gotab == nil && (m.syms == nil || len(m.syms.syms) == m.syms.stubs) {
+	if !m.named() {
 		r.note("module %s: no symbols: build it without stripping, or install its debug package", m.m.Path)
 	}
+}
+
+// named says whether the module's files have names for addresses at all.
+func (m *module) named() bool {
+	return m.dw != nil || m.gotab != nil || m.syms != nil && len(m.syms.syms) > m.syms.stubs
 }
 
 func (r *Resolver) loadSymbols(m *module, main *image) {
