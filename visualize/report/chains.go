@@ -90,6 +90,9 @@ func (f *facts) meanwhile(e *edge, room int) []string {
 	return out
 }
 
+// Chains that are less than one in so many of all waiting are left out of tables.
+const chainShare = 200
+
 // chainLines is a table of the heaviest chains whose first wait is, or is not, for a lock.
 func (f *facts) chainLines(o Options, heading string, lock bool) []string {
 	if f.blame == nil {
@@ -105,10 +108,17 @@ func (f *facts) chainLines(o Options, heading string, lock bool) []string {
 		return nil
 	}
 	n := min(o.Top, len(chains))
+	var all int64
+	for _, c := range chains {
+		all += c.Total
+	}
+	for n > 1 && chains[n-1].Total < all/chainShare {
+		n--
+	}
 	t := &table{columns: []column{
 		{title: "total", right: true}, {title: "longest", right: true}, {title: "count", right: true},
 		{title: "waited in ◂ for whom ◂ … ◂ what that one did", flex: 1},
-	}, indent: 2}
+	}, indent: 2, chain: true}
 	for _, c := range chains[:n] {
 		t.add(duration(c.Total), duration(c.Max), group(c.Count), "")
 	}

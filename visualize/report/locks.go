@@ -106,7 +106,7 @@ func (t *table) under(o Options, more func(row, room int) []string) []string {
 		room := o.Width - at - 2
 		for j, text := range more(i, room) {
 			mark := "◂ "
-			if j > 0 {
+			if j > 0 && !t.chain {
 				mark = "  "
 			}
 			text = strings.TrimRight(middle(clean(text), room), " ")

@@ -23,6 +23,7 @@ type table struct {
 	columns []column
 	rows    [][]string
 	indent  int
+	chain   bool // every line that under adds is a step further
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }

@@ -1,0 +1,212 @@
+//go:build ignore
+
+/* truth: threads that wait for each other in known ways, and write down what they know: who waited, for what, from when
+ * to when, and who let them go on. usage: truth SCENARIO ROUNDS FILE. A line of FILE is
+ *   SCENARIO tid start_ns end_ns object releaser_tid
+ * with CLOCK_MONOTONIC taken around the waiting call. The releaser is written by whoever lets go, where the object itself
+ * keeps it from being overwritten before the waiter has read it; 0 where nobody can know. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_LINES = 1 << 16, MAX_THREADS = 8 };
+struct line {
+  int tid, releaser;
+  uint64_t start, end;
+  const void *object;
+};
+static struct line lines[MAX_THREADS][MAX_LINES];
+static int counts[MAX_THREADS];
+static int rounds;
+static const char *scenario;
+
+static uint64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+static int tid(void) {
+  static __thread int id;
+  return id ? id : (id = (int)syscall(SYS_gettid));
+}
+static void waited(int self, uint64_t start, const void *object, int releaser) {
+  if (counts[self] < MAX_LINES) lines[self][counts[self]++] = (struct line){tid(), releaser, start, now(), object};
+}
+static void spin_us(unsigned us) {
+  uint64_t until = now() + us * 1000u;
+  while (now() < until) {
+  }
+}
+static unsigned random_us(unsigned *seed, unsigned lo, unsigned hi) { return lo + (unsigned)rand_r(seed) % (hi - lo); }
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+static sem_t sem;
+static pthread_barrier_t barrier;
+static atomic_int last; /* who let go of the lock last: written before it is let go */
+
+static void *mutex_body(void *arg) {
+  int self = (int)(intptr_t)arg;
+  unsigned seed = (unsigned)self + 1;
+  for (int i = 0; i < rounds; i++) {
+    uint64_t t = now();
+    pthread_mutex_lock(&mutex);
+    waited(self, t, &mutex, last);
+    if (i % 2)
+      usleep(random_us(&seed, 100, 400));
+    else
+      spin_us(random_us(&seed, 50, 200));
+    last = tid();
+    pthread_mutex_unlock(&mutex);
+    usleep(random_us(&seed, 100, 900));
+  }
+  return NULL;
+}
+
+static void *rwlock_body(void *arg) {
+  int self = (int)(intptr_t)arg;
+  unsigned seed = (unsigned)self + 1;
+  for (int i = 0; i < rounds; i++) {
+    uint64_t t = now();
+    if (self < 2) {
+      pthread_rwlock_wrlock(&rwlock);
+      waited(self, t, &rwlock, last);
+    } else {
+      pthread_rwlock_rdlock(&rwlock);
+      waited(self, t, &rwlock, 0); /* other readers may have let go meanwhile */
+    }
+    usleep(random_us(&seed, 100, 300));
+    last = tid();
+    pthread_rwlock_unlock(&rwlock);
+    usleep(random_us(&seed, 200, 900));
+  }
+  return NULL;
+}
+
+static int queued;
+static int inside; /* signal while the mutex is held */
+static void *cond_body(void *arg) {
+  int self = (int)(intptr_t)arg;
+  unsigned seed = 1;
+  for (int i = 0; i < rounds; i++) {
+    if (self == 0) { /* the only one that waits: whoever signals lets it go on */
+      pthread_mutex_lock(&mutex);
+      while (!queued) {
+        uint64_t t = now();
+        pthread_cond_wait(&cond, &mutex);
+        waited(self, t, &cond, last);
+      }
+      queued--;
+      pthread_mutex_unlock(&mutex);
+    } else {
+      usleep(random_us(&seed, 200, 700));
+      pthread_mutex_lock(&mutex);
+      queued++;
+      last = tid();
+      if (inside) pthread_cond_signal(&cond);
+      pthread_mutex_unlock(&mutex);
+      if (!inside) pthread_cond_signal(&cond);
+    }
+  }
+  return NULL;
+}
+
+static void *sem_body(void *arg) {
+  int self = (int)(intptr_t)arg;
+  unsigned seed = 1;
+  for (int i = 0; i < rounds; i++) {
+    if (self == 0) {
+      uint64_t t = now();
+      sem_wait(&sem);
+      waited(self, t, &sem, last);
+    } else {
+      usleep(random_us(&seed, 200, 700));
+      last = tid();
+      sem_post(&sem);
+    }
+  }
+  return NULL;
+}
+
+static atomic_int arrived, arrivals[MAX_LINES];
+static void *barrier_body(void *arg) {
+  int self = (int)(intptr_t)arg;
+  unsigned seed = (unsigned)self + 1;
+  for (int i = 0; i < rounds && i < MAX_LINES; i++) {
+    usleep(random_us(&seed, 100, 900));
+    uint64_t t = now();
+    if (atomic_fetch_add(&arrived, 1) % 4 == 3) arrivals[i] = tid();
+    int r = pthread_barrier_wait(&barrier);
+    if (r != PTHREAD_BARRIER_SERIAL_THREAD && arrivals[i] != tid()) waited(self, t, &barrier, arrivals[i]);
+  }
+  return NULL;
+}
+
+/* Five threads: each takes its own lock, then wants the next one's; the last sleeps with its lock held. */
+static pthread_mutex_t chain[5] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
+                                   PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
+static int holder_of[5];
+static void *chain_body(void *arg) {
+  int self = (int)(intptr_t)arg;
+  for (int i = 0; i < rounds; i++) {
+    pthread_barrier_wait(&barrier);
+    usleep((unsigned)(4 - self) * 2000);
+    pthread_mutex_lock(&chain[self]);
+    if (self < 4) {
+      uint64_t t = now();
+      pthread_mutex_lock(&chain[self + 1]);
+      waited(self, t, &chain[self + 1], holder_of[self + 1]);
+      pthread_mutex_unlock(&chain[self + 1]);
+    } else {
+      usleep(20000);
+    }
+    holder_of[self] = tid();
+    pthread_mutex_unlock(&chain[self]);
+  }
+  return NULL;
+}
+
+int main(int argc, char **argv) {
+  if (argc != 4) return 2;
+  scenario = argv[1];
+  rounds = atoi(argv[2]);
+  static const struct {
+    const char *name;
+    void *(*body)(void *);
+    int threads;
+  } all[] = {{"mutex", mutex_body, 4},     {"rwlock", rwlock_body, 5}, {"condvar-inside", cond_body, 2},
+             {"condvar-outside", cond_body, 2}, {"semaphore", sem_body, 2}, {"barrier", barrier_body, 4},
+             {"chain", chain_body, 5}};
+  for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+    if (strcmp(all[k].name, scenario)) continue;
+    inside = strcmp(scenario, "condvar-outside") != 0;
+    sem_init(&sem, 0, 0);
+    pthread_barrier_init(&barrier, NULL, (unsigned)all[k].threads);
+    pthread_t t[MAX_THREADS];
+    for (int i = 0; i < all[k].threads; i++) {
+      char name[16];
+      pthread_create(&t[i], NULL, all[k].body, (void *)(intptr_t)i);
+      snprintf(name, sizeof name, "t%d", i);
+      pthread_setname_np(t[i], name);
+    }
+    for (int i = 0; i < all[k].threads; i++) pthread_join(t[i], NULL);
+    FILE *f = fopen(argv[3], "w");
+    if (!f) return 1;
+    for (int i = 0; i < all[k].threads; i++)
+      for (int j = 0; j < counts[i]; j++)
+        fprintf(f, "%s %d %llu %llu %llu %d\n", scenario, lines[i][j].tid, (unsigned long long)lines[i][j].start,
+                (unsigned long long)lines[i][j].end, (unsigned long long)(uintptr_t)lines[i][j].object, lines[i][j].releaser);
+    return fclose(f) != 0;
+  }
+  fprintf(stderr, "truth: no scenario %s\n", scenario);
+  return 2;
+}
