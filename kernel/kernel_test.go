@@ -1,0 +1,117 @@
+package kernel
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// open loads the program, or skips where this machine does not allow it.
+func open(t *testing.T, o Options) *Tracer {
+	t.Helper()
+	tr, err := Open(o)
+	if err != nil {
+		if os.Geteuid() == 0 && os.Getenv("HBTRACE_KERNEL") == "must" {
+			t.Fatal(err)
+		}
+		t.Skipf("needs eBPF: %v", err)
+	}
+	t.Cleanup(tr.Close)
+	return tr
+}
+
+// A shell and its child sleep: both are seen from their first instruction, with states, times and the exit.
+func TestCommandIsSeen(t *testing.T) {
+	tr := open(t, Options{})
+	if err := exec.Command("true").Run(); err != nil { // the first time, Go starts a process of its own to see what works
+		t.Fatal(err)
+	}
+	begin := monotonic()
+	if err := tr.Arm(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", "sleep 0.05; exit 0")
+	err := cmd.Start()
+	if e := tr.Disarm(); e != nil {
+		t.Fatal(e)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	var slept, exits, fresh, kernel int
+	others := map[int]bool{}
+	tr.Drain(func(o *Off) {
+		if o.Exit {
+			exits++
+			return
+		}
+		if o.On < o.Off || o.Off < begin || o.Wake != 0 && (o.Wake < o.Off || o.Wake > o.On) {
+			t.Errorf("times out of order: %+v", o)
+		}
+		if o.PID != cmd.Process.Pid {
+			others[o.PID] = true
+		}
+		if o.New {
+			fresh++
+		}
+		if o.State == StateInterruptible && o.On-o.Off >= 50e6 && o.PID != cmd.Process.Pid {
+			slept++
+			if !o.Interrupt {
+				t.Errorf("a timer's wake-up is not told from a thread's: %+v", o)
+			}
+			kernel += len(o.Kernel)
+		}
+	})
+	if slept != 1 || exits != 2 || fresh != 2 || len(others) != 1 || kernel == 0 {
+		t.Errorf("%d sleeps, %d exits, %d beginnings, other processes %v, %d kernel frames", slept, exits, fresh, others, kernel)
+	}
+	if s := tr.Stats(); s.Records == 0 || s.Lost != 0 {
+		t.Errorf("stats %+v", s)
+	}
+	tr.StillOff(func(o *Off) { t.Errorf("still off: %+v", o) })
+}
+
+func TestOthersAreNotSeen(t *testing.T) {
+	tr := open(t, Options{})
+	if err := exec.Command("true").Run(); err != nil {
+		t.Fatal(err)
+	}
+	if n := tr.Drain(func(o *Off) { t.Logf("%+v", o) }); n != 0 {
+		t.Errorf("%d records of processes that were not added", n)
+	}
+}
+
+func TestSymbols(t *testing.T) {
+	tr := open(t, Options{})
+	if err := tr.Add(os.Getpid()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	var addrs []uint64
+	tr.Drain(func(o *Off) { addrs = append(addrs, o.Kernel...) })
+	names, err := Symbols(addrs)
+	if err != nil {
+		t.Skipf("needs /proc/kallsyms with addresses: %v", err)
+	}
+	found := false
+	for _, n := range names {
+		found = found || n == "schedule" || n == "__schedule"
+	}
+	if !found {
+		t.Errorf("no schedule among %q", names)
+	}
+}
+
+func monotonic() int64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
+		panic("no monotonic clock")
+	}
+	return ts.Nano()
+}
