@@ -13,6 +13,7 @@ import (
 	"github.com/hbtrace/hbtrace/blockbuf"
 	"github.com/hbtrace/hbtrace/collector/assemble"
 	"github.com/hbtrace/hbtrace/concurrentring"
+	"github.com/hbtrace/hbtrace/kernel"
 	"github.com/hbtrace/hbtrace/sampler"
 	"github.com/hbtrace/hbtrace/segment"
 	"github.com/hbtrace/hbtrace/stacktable"
@@ -47,6 +48,7 @@ type session struct {
 	server  *server
 	tables  *tables // unwind tables; nil: none
 	epoll   int
+	kernel  *kernel.Tracer // nil: not asked, or not allowed
 
 	ring   *concurrentring.Reader
 	asm    *assemble.Assembler
@@ -229,6 +231,7 @@ func (s *session) pass() int {
 	gone := s.takeDeparted() // before the ring is read: nothing of theirs comes later
 	s.countSignals()
 	_, bytes := s.ring.Drain(func(_ int, rec []byte) { s.asm.Record(rec) })
+	s.drainKernel()
 	s.asm.EndPass()
 	s.reap(gone)
 	if s.buffered > s.opt.BufferBytes/4 {
@@ -389,6 +392,7 @@ func (s *session) close() {
 	if s.server != nil {
 		s.server.close()
 	}
+	s.kernel.Close()
 	s.publishing.Wait()
 	s.tables.close()
 	if s.sampler != nil {

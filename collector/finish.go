@@ -35,6 +35,7 @@ func (s *session) finish(c *child, hurry <-chan struct{}) error {
 		s.pass()
 	}
 	now := segment.Now()
+	s.finishKernel()
 	s.asm.Refresh()
 	s.asm.FinishOpen(trace.Ns(now))
 	s.store()
@@ -81,6 +82,10 @@ func (s *session) symbolise(hurry <-chan struct{}) {
 		addrs, waited := byModule[m.ID], s.waitedIn(&m)
 		delete(byModule, m.ID) // a module that was announced again is looked up once
 		if len(addrs) == 0 && len(waited) == 0 {
+			continue
+		}
+		if m.Kind == trace.ModuleKernel {
+			s.symboliseKernel(&m, addrs)
 			continue
 		}
 		slices.Sort(addrs)

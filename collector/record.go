@@ -49,8 +49,10 @@ type Options struct {
 	Follow   bool          // record processes that outlive the command, until the last has ended
 
 	maxNodes int // of the stack table; stacktable's default
+	Kernel Kernel // whether the kernel's scheduling events are recorded too; KernelAuto
 
 	Version  string         // of hbtrace, for the file; "(devel)"
+	Remark   func(string)   // called with what was not possible and is usually no news, one line each; nil: not at all
 	Progress func(Progress) // called about four times a second from the recording's goroutine; nil: not at all
 }
 
@@ -167,7 +169,9 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 	defer stop()
 	env := environ(o.Env, preload, s.server.name, prog.asan)
 	s.start()
+	s.arm()
 	c, err := launch(prog, env, o.Dir, [3]*os.File{o.Stdin, o.Stdout, o.Stderr})
+	s.disarm()
 	if err != nil {
 		s.abandon()
 		return nil, err
@@ -222,6 +226,9 @@ func open(o *Options) (s *session, err error) {
 		return s, err
 	}
 	if s.sampler, err = sampler.Start(s.seg, o.Freq); err != nil {
+		return s, err
+	}
+	if err = s.openKernel(); err != nil {
 		return s, err
 	}
 	if o.Unwind != UnwindFP {

@@ -43,9 +43,15 @@ struct off {
   __u8 pad[3];
 };
 
+/* Most of what a busy thread waits for is over in microseconds and not sent: then its stacks were taken for nothing, and
+ * they are most of the cost. After STACKLESS short ones in a row only every STACK_EVERY-th gets stacks, until one is long
+ * again; that one has none. */
+enum { STACKLESS = 4, STACK_EVERY = 16 };
+
 struct thread {
   struct off rec;
   __u64 frames[KERNEL_FRAMES + USER_FRAMES];
+  __u32 shorts; /* in a row */
 };
 
 struct {
@@ -89,7 +95,7 @@ static __always_inline int ours(__u32 tgid) { return bpf_map_lookup_elem(&procs,
 
 static __always_inline __u32 state_of(struct task_struct *t) {
   struct task_struct___old *old = (void *)t;
-  if (bpf_core_field_exists(t->__state)) return BPF_CORE_READ(t, __state);
+  if (bpf_core_field_exists(t->__state)) return t->__state;
   return (__u32)BPF_CORE_READ(old, state); /* before 5.14 */
 }
 
@@ -111,14 +117,14 @@ enum { TASK_DEAD = 0x80 };
 
 static __always_inline void taken_off(void *ctx, struct task_struct *prev, __u32 state, __u64 now) {
   if (state & TASK_DEAD) return; /* for good: on_exit has told */
-  __u32 tid = (__u32)BPF_CORE_READ(prev, pid);
+  __u32 tid = (__u32)prev->pid;
   struct thread *th = entry(tid);
   if (!th) return;
   struct off *r = &th->rec;
   r->off_ns = now;
   r->wake_ns = 0;
   r->on_ns = 0;
-  r->tgid = (__u32)BPF_CORE_READ(prev, tgid);
+  r->tgid = (__u32)prev->tgid;
   r->tid = tid;
   r->waker_tgid = r->waker_tid = 0;
   r->state = state;
@@ -126,7 +132,7 @@ static __always_inline void taken_off(void *ctx, struct task_struct *prev, __u32
   r->kind = KIND_OFF;
   r->in_interrupt = r->fresh = 0;
   r->kernel_frames = r->user_frames = 0;
-  if (!with_stacks) return;
+  if (!with_stacks || (th->shorts >= STACKLESS && th->shorts % STACK_EVERY)) return;
   /* The thread is still current: these are its stacks. */
   long n = bpf_get_stack(ctx, th->frames, KERNEL_FRAMES * 8, 0);
   __u32 k = n > 0 ? (__u32)n / 8 : 0;
@@ -137,17 +143,20 @@ static __always_inline void taken_off(void *ctx, struct task_struct *prev, __u32
 }
 
 static __always_inline void put_on(struct task_struct *next, __u64 now) {
-  __u32 tid = (__u32)BPF_CORE_READ(next, pid);
+  __u32 tid = (__u32)next->pid;
   struct thread *th = bpf_map_lookup_elem(&threads, &tid);
   if (!th || !th->rec.off_ns) return;
   struct off *r = &th->rec;
   r->on_ns = now;
   r->on_cpu = (__u16)bpf_get_smp_processor_id();
-  if (now - r->off_ns >= threshold_ns || r->fresh) {
+  if (now - r->off_ns < threshold_ns && !r->fresh) {
+    th->shorts++;
+  } else {
+    th->shorts = 0;
     /* One length for all without user frames, one for those with: bounded lengths are simple to verify. */
     __u64 bytes = sizeof *r;
     if (r->user_frames)
-      bytes = sizeof *th;
+      bytes = sizeof *r + sizeof th->frames;
     else if (r->kernel_frames)
       bytes = sizeof *r + KERNEL_FRAMES * 8;
     if (bpf_ringbuf_output(&ring, th, bytes, 0))
@@ -160,7 +169,7 @@ static __always_inline void put_on(struct task_struct *next, __u64 now) {
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next) {
-  __u32 from = (__u32)BPF_CORE_READ(prev, tgid), to = (__u32)BPF_CORE_READ(next, tgid);
+  __u32 from = (__u32)prev->tgid, to = (__u32)next->tgid;
   int prev_ours = from && ours(from), next_ours = to && ours(to);
   if (!prev_ours && !next_ours) return 0;
   __u64 now = bpf_ktime_get_ns();
@@ -171,7 +180,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *p) {
-  __u32 tid = (__u32)BPF_CORE_READ(p, pid);
+  __u32 tid = (__u32)p->pid;
   struct thread *th = bpf_map_lookup_elem(&threads, &tid);
   if (!th || !th->rec.off_ns || th->rec.wake_ns || !th->rec.state) return 0;
   __u64 id = bpf_get_current_pid_tgid();
@@ -185,7 +194,7 @@ int BPF_PROG(on_waking, struct task_struct *p) {
 
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child) {
-  __u32 from = (__u32)BPF_CORE_READ(parent, tgid), tgid = (__u32)BPF_CORE_READ(child, tgid);
+  __u32 from = (__u32)parent->tgid, tgid = (__u32)child->tgid;
   if (!ours(from)) {
     if (!armed_tgid || from != armed_tgid || tgid == from) return 0;
   }
@@ -193,7 +202,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child) {
     __u8 one = 1;
     bpf_map_update_elem(&procs, &tgid, &one, BPF_ANY);
   }
-  __u32 tid = (__u32)BPF_CORE_READ(child, pid);
+  __u32 tid = (__u32)child->pid;
   struct thread *th = entry(tid);
   if (!th) return 0;
   struct off *r = &th->rec;
@@ -203,7 +212,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child) {
   r->tid = tid;
   r->state = 0;
   r->waker_tgid = from;
-  r->waker_tid = (__u32)BPF_CORE_READ(parent, pid);
+  r->waker_tid = (__u32)parent->pid;
   r->off_cpu = (__u16)bpf_get_smp_processor_id();
   r->kind = KIND_OFF;
   r->in_interrupt = r->kernel_frames = r->user_frames = 0;
@@ -214,13 +223,13 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child) {
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *p, int old_pid) {
   __u32 tid = (__u32)old_pid;
-  if ((__u32)BPF_CORE_READ(p, pid) != tid) bpf_map_delete_elem(&threads, &tid);
+  if ((__u32)p->pid != tid) bpf_map_delete_elem(&threads, &tid);
   return 0;
 }
 
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *p) {
-  __u32 tgid = (__u32)BPF_CORE_READ(p, tgid), tid = (__u32)BPF_CORE_READ(p, pid);
+  __u32 tgid = (__u32)p->tgid, tid = (__u32)p->pid;
   if (!ours(tgid)) return 0;
   struct off r = {.off_ns = bpf_ktime_get_ns(), .tgid = tgid, .tid = tid, .kind = KIND_EXIT};
   r.on_ns = r.off_ns;
@@ -228,7 +237,7 @@ int BPF_PROG(on_exit, struct task_struct *p) {
   if (bpf_ringbuf_output(&ring, &r, sizeof r, 0)) __sync_fetch_and_add(&lost, 1);
   bpf_map_delete_elem(&threads, &tid);
   /* The process is over when its last thread goes; the count is already without this one. */
-  if (BPF_CORE_READ(p, signal, live.counter) == 0) bpf_map_delete_elem(&procs, &tgid);
+  if (p->signal->live.counter == 0) bpf_map_delete_elem(&procs, &tgid);
   return 0;
 }
 

@@ -39,6 +39,7 @@ const (
 	KindThreadStart                 // first event of a thread
 	KindThreadExit                  // last event of a thread; CPU is the CPU time since its last KindCPU, which nothing else accounts for
 	KindLost                        // Count records of this thread were lost before this moment
+	KindOff                         // interval [Start, Time]: off its CPU, as the kernel saw it (recorded with privileges only). Not in its thread's order: may be stored late, Same is 0
 )
 
 // Flags of an event.
@@ -60,6 +61,11 @@ const (
 )
 
 // Event is one thing that happened on one thread. Fields that a kind does not use are zero.
+//
+// KindOff uses fields of others: Object and Object2 are the CPUs that it left and went on at, Result the state that it
+// was in ([OffRunnable] …), Release when it could run again (0: it could all the time), Releaser the thread of the
+// recording that woke it, Size the waker's thread id in the kernel's numbering (0: none was running), Weight [OffByThread] …. Its stack is
+// the kernel's frames on top of the program's, the latter by frame pointers.
 //
 // Equal neighbours of a thread (same Kind, Stack, Same == depth of Stack) are merged: Count says how many
 // there were, Start the time of the first, Time that of the last, CPU their sum. A sample taken at the entry of a call
@@ -85,6 +91,20 @@ type Event struct {
 	Releaser ThreadID // wait: who let go last before it ended; 0 unknown
 	Release  Ns       // wait: when the releaser let go; release: when the lock had been taken (0 unknown)
 }
+
+// Result of a KindOff: why the thread was taken off its CPU. Other values are the kernel's task states as they are.
+const (
+	OffRunnable        = 0 // it had to make room
+	OffInterruptible   = 1 // it waited for something
+	OffUninterruptible = 2 // for a disk, a page, or a lock of the kernel's
+)
+
+// Weight of a KindOff: what let it go on.
+const (
+	OffByThread    = 0 // a thread woke it, or nobody had to
+	OffByInterrupt = 1 // a timer or a device, while Size happened to be running
+	OffNew         = 2 // it had not run before: Start is its creation
+)
 
 // HookID is a number of hooks/table.h. Its name and class are in package hooks, and, for reading files of other
 // versions, in [Meta.Hooks].
@@ -158,7 +178,8 @@ type ModuleKind uint8
 const (
 	ModuleELF ModuleKind = iota
 	ModuleVDSO
-	ModuleAnon // executable memory with no file: JIT code, trampolines; addresses are absolute
+	ModuleAnon   // executable memory with no file: JIT code, trampolines; addresses are absolute
+	ModuleKernel // the kernel; addresses are absolute
 )
 
 // Addr is an address as stacks hold it.

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hbtrace/hbtrace/collector"
 )
 
 // durationFlag takes 10, 10s, 1m30s, 250ms; a bare number is seconds, unless units are asked for.
@@ -130,5 +132,22 @@ func (u *unwindFlag) Set(s string) error {
 		return fmt.Errorf("use auto (unwind tables, frame pointers where there are none) or fp (frame pointers)")
 	}
 	*u = unwindFlag(s)
+	return nil
+}
+
+// kernelFlag says whether the kernel is asked: auto, on or off.
+type kernelFlag struct{ mode collector.Kernel }
+
+var kernelModes = []string{collector.KernelAuto: "auto", collector.KernelOn: "on", collector.KernelOff: "off"}
+
+func (k *kernelFlag) Type() string   { return "when" }
+func (k *kernelFlag) String() string { return kernelModes[k.mode] }
+
+func (k *kernelFlag) Set(s string) error {
+	i := slices.Index(kernelModes, s)
+	if i < 0 {
+		return fmt.Errorf("use auto, on or off")
+	}
+	k.mode = collector.Kernel(i)
 	return nil
 }

@@ -42,6 +42,7 @@ type runFlags struct {
 	allocPeriod    sizeFlag
 	threshold      durationFlag
 	buffer         sizeFlag
+	kernel         kernelFlag
 	follow         bool
 	quiet, verbose bool
 }
@@ -83,6 +84,7 @@ recording or the program cannot be started.`,
 	flags.Var(&f.allocPeriod, "alloc-period", "mean bytes between sampled allocations; 1 samples all")
 	flags.Var(&f.threshold, "threshold", "waits and calls shorter than this are only counted (20us, 1ms; 0 records all; default 10us for locks, 100us for calls)")
 	flags.VarP(&f.buffer, "buffer", "m", "memory between the program and the recorder, a power of two; more loses less")
+	flags.Var(&f.kernel, "kernel", "the kernel's own scheduling events: auto (where permitted), on, off")
 	flags.BoolVar(&f.follow, "follow", false, "record processes that outlive the program to their end")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print more about the recording itself")
@@ -95,6 +97,7 @@ func (f *runFlags) options(command []string) (collector.Options, error) {
 		Command: command, Freq: f.freq, AllocPeriod: f.allocPeriod.value, Duration: f.duration.value, Follow: f.follow,
 		RingBytes: int(f.buffer.value), BufferBytes: max(leastHistory, 2*int(f.buffer.value)), Version: version(),
 	}
+	o.Kernel = f.kernel.mode
 	if f.unwind == "fp" {
 		o.Unwind = collector.UnwindFP
 	}
@@ -134,6 +137,9 @@ func (f *runFlags) run(cmd *cobra.Command, command []string) error {
 	o.Output = out.recording()
 	stderr := cmd.ErrOrStderr()
 	line := newProgress(stderr, f.quiet)
+	if f.verbose {
+		o.Remark = func(text string) { fmt.Fprintf(stderr, "hbtrace: %s\n", text) }
+	}
 	o.Progress = recordingProgress(line)
 
 	res, failed := collector.Record(context.Background(), o)

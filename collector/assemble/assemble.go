@@ -76,6 +76,7 @@ type Stats struct {
 	Events        uint64 // delivered, after merging
 	Entered       uint64 // samples at the entry of a call that became part of the call's interval
 	MapsReads     uint64 // times that Maps was asked
+	OffsUnmatched uint64 // times off a CPU, as the kernel told, of threads that are not known
 }
 
 // firstSeq is the number of a thread's first record: hb_thread.seq counts the records written or dropped so far,
@@ -112,6 +113,7 @@ type Assembler struct {
 	gone    []*process // processes that ProcGone was told of
 	mods    registry
 	wakes   wakes
+	offs    offs
 
 	event   trace.Event
 	cursors cursors
@@ -196,6 +198,7 @@ func (a *Assembler) Record(rec []byte) {
 // before, with those of this one that belong before them.
 func (a *Assembler) EndPass() {
 	a.interpret(func(it item) bool { return it.pass != a.pass })
+	a.settleOffs(false)
 	a.pass++
 	a.look()
 	a.arenas[a.pass&1] = a.arenas[a.pass&1][:0]

@@ -262,6 +262,8 @@ func (a *Assembler) tailLost(t *thread, at trace.Ns) {
 func (a *Assembler) FinishOpen(now trace.Ns) {
 	a.refresh()
 	a.Flush()
+	a.latest = max(a.latest, now)
+	a.settleOffs(true)
 	for _, t := range a.byUID(nil) {
 		switch {
 		case t.exited || (t.final == nil && !t.started):

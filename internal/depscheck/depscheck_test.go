@@ -24,7 +24,7 @@ var layers = [][]string{
 	{"hooks", "syscallproxy"},        // what is wrapped
 	{"unwind", "agent"},              // inside the target
 	{"concurrentring", "symbols"},    // from the target; names for addresses
-	{"stacktable", "sampler"},        // one id for a stack; signals to threads
+	{"stacktable", "sampler", "kernel"},        // one id for a stack; signals to threads
 	{"blockbuf"},                     // what is kept
 	{"tracefile"},                    // what is written
 	{"collector/assemble", "doctor"}, // records to events
@@ -132,7 +132,7 @@ func TestReadingNeedsNoRecorder(t *testing.T) {
 			continue
 		}
 		for _, d := range p.Deps {
-			for _, recorder := range []string{"agent", "segment", "sampler", "collector", "concurrentring"} {
+			for _, recorder := range []string{"agent", "segment", "sampler", "collector", "concurrentring", "kernel"} {
 				if d == module+"/"+recorder {
 					t.Errorf("%s depends on %s", p.ImportPath, d)
 				}

@@ -60,6 +60,7 @@ var allowed = map[trace.Kind]fields{
 	trace.KindThreadStart: 0,
 	trace.KindThreadExit:  fCPU,
 	trace.KindLost:        fMerge | fStart,
+	trace.KindOff:         fObject | fObject2 | fSize | fResult | fReleaser | fRelease | fStart,
 }
 
 func (c *checker) event(e *trace.Event) {
@@ -88,6 +89,12 @@ func (c *checker) event(e *trace.Event) {
 	}
 	if e.Time > c.meta.EndNs+clockSlackNs {
 		bad("after the recording's end %d", c.meta.EndNs)
+	}
+	if e.Kind == trace.KindOff { // the kernel's account: beside the thread's own, and in no order with it
+		c.eventFields(e, may, bad)
+		c.off(e, bad)
+		s.events--
+		return
 	}
 	// A thread's events are stored in the order in which they ended. A release alone is recorded later than it is
 	// dated: its time is that before the unlock, its record is written after it, and a signal may have sampled the
@@ -173,6 +180,22 @@ func (c *checker) eventFields(e *trace.Event, may fields, bad func(string, ...an
 		if e.Release > e.Time {
 			bad("took the lock at %d, after letting it go", e.Release)
 		}
+	}
+}
+
+// off checks one time off a CPU.
+func (c *checker) off(e *trace.Event, bad func(string, ...any)) {
+	switch {
+	case e.Same != 0:
+		bad("%d frames are the same as in a stack of another account", e.Same)
+	case e.Release != 0 && (e.Release < e.Start || e.Release > e.Time):
+		bad("could run at %d, not between %d and %d", e.Release, e.Start, e.Time)
+	case int(e.Releaser) > len(c.threads):
+		bad("woken by thread %d of %d", e.Releaser, len(c.threads))
+	case int(e.Stack) > c.nnodes:
+		bad("stack %d of %d", e.Stack, c.nnodes)
+	case e.Weight > trace.OffNew:
+		bad("woken in way %d", e.Weight)
 	}
 }
 

@@ -147,13 +147,16 @@ func (v *validator) event(e *trace.Event) {
 	bad := func(format string, args ...any) {
 		v.add("event %d (kind %d of thread %d at %d): %s", v.events, e.Kind, e.Thread, e.Time, fmt.Sprintf(format, args...))
 	}
-	if e.Kind < trace.KindCPU || e.Kind > trace.KindLost {
+	if e.Kind < trace.KindCPU || e.Kind > trace.KindOff {
 		bad("no such kind")
 	}
 	t := v.threads[e.Thread]
 	if t == nil {
 		bad("no such thread")
 		return
+	}
+	if e.Kind == trace.KindOff {
+		return // not in the thread's order
 	}
 	v.times(e, t, bad)
 	v.fields(e, bad)

@@ -217,8 +217,8 @@ func (f *facts) threadsView(o Options) []string {
 	return f.end(out, o)
 }
 
-var kindNames = [trace.KindLost + 1]string{
-	"", "cpu", "gap", "sync", "enter", "wait", "call", "release", "alloc", "free", "thread_start", "thread_exit", "lost",
+var kindNames = [trace.KindOff + 1]string{
+	"", "cpu", "gap", "sync", "enter", "wait", "call", "release", "alloc", "free", "thread_start", "thread_exit", "lost", "off_cpu",
 }
 
 func (f *facts) storageView(o Options) []string {

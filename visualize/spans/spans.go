@@ -128,6 +128,9 @@ func (Discard) Point(*trace.Event, int) error { return nil }
 
 // Add takes the next stored event. It keeps no reference to it.
 func (b *Builder) Add(e *trace.Event) error {
+	if e.Kind == trace.KindOff {
+		return nil // beside the thread's own account
+	}
 	t := b.thread(e.Thread)
 	if t.held.Kind != 0 {
 		held := t.held

@@ -183,6 +183,9 @@ func (c *collector) findRoutines() {
 }
 
 func (c *collector) event(e *trace.Event) {
+	if e.Kind == trace.KindOff {
+		return // beside the thread's own account: its waits and calls are what weighs
+	}
 	if e.Stack != 0 && c.t.Frames.Valid(e.Stack) {
 		c.last[e.Thread] = e.Stack
 	}
