@@ -48,8 +48,8 @@ type Options struct {
 	Duration time.Duration // stop recording after this; the program runs on and is waited for. 0: until it ends
 	Follow   bool          // record processes that outlive the command, until the last has ended
 
-	maxNodes int // of the stack table; stacktable's default
-	Kernel Kernel // whether the kernel's scheduling events are recorded too; KernelAuto
+	maxNodes int    // of the stack table; stacktable's default
+	Kernel   Kernel // whether the kernel's scheduling events are recorded too; KernelAuto
 
 	Version  string         // of hbtrace, for the file; "(devel)"
 	Remark   func(string)   // called with what was not possible and is usually no news, one line each; nil: not at all

@@ -60,6 +60,8 @@ var viewHelp = map[report.View]string{
 	report.ViewAlloc:   "stacks by memory allocated",
 	report.ViewThreads: "threads and what is known of their time",
 	report.ViewStorage: "what the recording is made of",
+
+	report.ViewSelfCheck: "what was recorded in the process against what the kernel saw",
 }
 
 func fileArgument(args []string) string {

@@ -11,7 +11,8 @@
 //     wait. Bound to the wait itself it would point back in time, to the wait's beginning.
 //   - Time that nobody observed has no slice.
 //
-// Memory is bounded by the live threads and the recording's tables; events are read once and not kept.
+// Memory is bounded by the live threads and the recording's tables; events are read once and not kept, but for the
+// kernel's scheduling where that was recorded: 32 bytes for each time on a CPU.
 package perfetto
 
 import (
@@ -80,11 +81,13 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 	x.preamble()
 	x.describe()
 	c := newCounters(src)
+	var cpus sched
 	b := spans.New(src, x.tab, x)
 	err := src.Events(func(e *trace.Event) error {
 		if !o.NoCounters {
 			c.add(e)
 		}
+		cpus.add(e)
 		if err := b.Add(e); err != nil {
 			return err
 		}
@@ -102,6 +105,9 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 		return fmt.Errorf("perfetto: %w", err)
 	}
 	if err := x.about(cov); err != nil {
+		return fmt.Errorf("perfetto: %w", err)
+	}
+	if err := x.sched(&cpus); err != nil {
 		return fmt.Errorf("perfetto: %w", err)
 	}
 	if err := x.counters(c); err != nil {

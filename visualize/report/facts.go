@@ -34,6 +34,7 @@ type facts struct {
 	odd     uint64         // events of no known kind
 	blame   *blame.Result  // nil: the view does not ask
 	known   map[string]int // objects by name
+	checked *selfCheck     // nil: the view does not ask
 }
 
 // threadFacts are one thread's sums.
@@ -57,8 +58,9 @@ type block struct {
 	open  uint64
 }
 
-// collect reads src. With chains it also finds out what the waits were spent on, which holds them in memory.
-func collect(src trace.Source, chains bool) (*facts, error) {
+// collect reads src. With chains it also finds out what the waits were spent on, which holds them in memory; so
+// does check, which compares them with the kernel's account.
+func collect(src trace.Source, chains, check bool) (*facts, error) {
 	f := &facts{
 		src: src, meta: src.Meta(), stats: src.Stats(),
 		procs: map[trace.ProcID]*trace.Process{}, threads: map[trace.ThreadID]*threadFacts{},
@@ -84,6 +86,10 @@ func collect(src trace.Source, chains bool) (*facts, error) {
 	if chains {
 		who = blame.New(src, f.frames, blame.Options{})
 	}
+	var checking *checkInput
+	if check {
+		checking = &checkInput{own: map[trace.ThreadID][]ownInterval{}, offs: map[trace.ThreadID][]offTime{}}
+	}
 	blocks := map[site]*block{}
 	diff := spans.New(src, f.frames, nobody{})
 	err = src.Events(func(e *trace.Event) error {
@@ -98,6 +104,9 @@ func collect(src trace.Source, chains bool) (*facts, error) {
 		j.event(e)
 		if who != nil {
 			who.Add(e)
+		}
+		if check {
+			checking.add(e)
 		}
 		t := f.thread(e.Thread)
 		switch e.Kind {
@@ -166,6 +175,9 @@ func collect(src trace.Source, chains bool) (*facts, error) {
 		return cmp.Or(cmp.Compare(b.cpu+b.tail, a.cpu+a.tail), cmp.Compare(b.locked, a.locked),
 			cmp.Compare(b.waited+b.called, a.waited+a.called), cmp.Compare(a.ID, b.ID))
 	})
+	if check {
+		f.checked = f.check(checking)
+	}
 	return f, nil
 }
 

@@ -28,9 +28,10 @@ type jsonReport struct {
 	Places    *[]jsonPlace    `json:"places,omitempty"`
 	Edges     *[]jsonEdge     `json:"edges,omitempty"`
 	*jsonBlame
-	Sites   *[]jsonSite   `json:"sites,omitempty"`
-	Threads *[]jsonThread `json:"threads,omitempty"`
-	Storage *jsonStorage  `json:"storage,omitempty"`
+	Sites     *[]jsonSite   `json:"sites,omitempty"`
+	Threads   *[]jsonThread `json:"threads,omitempty"`
+	Storage   *jsonStorage  `json:"storage,omitempty"`
+	SelfCheck *selfCheck    `json:"self_check,omitempty"`
 }
 
 type jsonCPU struct {
@@ -193,6 +194,7 @@ func (f *facts) writeJSON(w io.Writer, view View, o Options) error {
 		}
 		r.Threads = &list
 	}
+	r.SelfCheck = f.checked
 	if all || view == ViewStorage {
 		s := f.stats
 		r.Storage = &jsonStorage{

@@ -32,7 +32,8 @@
 //	storage  "storage":{"records","record_bytes","events","event_bytes","nodes","kinds":{"cpu":1,…},"samples",
 //	         "sample_events","sample_bytes","nodes_cap","node_bytes","nodes_collected","history_bytes","history_ns"}
 //	         bytes are those before compression; samples became sample_events by merging
-//	summary  all of these
+//	self-check "self_check":{…}   what was recorded in the process against the kernel's account; fields as in selfcheck.go
+//	summary  all of these but self-check
 //
 // and --locks, where a thread is {"thread","pid","tid","name"}, or null where it is not known:
 //
@@ -88,10 +89,12 @@ const (
 	ViewAlloc   View = "alloc"
 	ViewThreads View = "threads"
 	ViewStorage View = "storage"
+	// ViewSelfCheck needs a recording with the kernel's own account.
+	ViewSelfCheck View = "self-check"
 )
 
 // Views are all of them, in the order of documentation.
-var Views = []View{ViewSummary, ViewCPU, ViewBlocked, ViewLocks, ViewAlloc, ViewThreads, ViewStorage}
+var Views = []View{ViewSummary, ViewCPU, ViewBlocked, ViewLocks, ViewAlloc, ViewThreads, ViewStorage, ViewSelfCheck}
 
 // ParseView is a view by name; "" is the summary.
 func ParseView(name string) (View, error) {
@@ -121,7 +124,7 @@ func Write(w io.Writer, src trace.Source, view View, o Options) error {
 		o.Width = 80
 	}
 	o.Width = max(o.Width, 60)
-	f, err := collect(src, view == ViewLocks || view == ViewBlocked || o.JSON && view == ViewSummary)
+	f, err := collect(src, view == ViewLocks || view == ViewBlocked || o.JSON && view == ViewSummary, view == ViewSelfCheck)
 	if err != nil {
 		return err
 	}
@@ -160,6 +163,8 @@ func (f *facts) lines(view View, o Options) []string {
 		return f.threadsView(o)
 	case ViewStorage:
 		return f.storageView(o)
+	case ViewSelfCheck:
+		return f.selfCheckView(o)
 	}
 	return f.summary(o)
 }

@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hbtrace/hbtrace/internal/perfettotest"
+	"github.com/hbtrace/hbtrace/internal/testprog"
+	"github.com/hbtrace/hbtrace/kernel"
+	"github.com/hbtrace/hbtrace/trace"
+)
+
+// TestKernel: the kernel's account of a program whose threads wait for each other in a known way is in the recording,
+// on the same clock, and names the same threads.
+func TestKernel(t *testing.T) {
+	t.Parallel()
+	if err := kernel.Probe(); err != nil {
+		t.Skipf("needs the kernel's scheduling events: %v", err)
+	}
+	exe := testprog.BuildFile(t, "../../bench/locks/truth.c")
+	s := start(t, testprog.Command{Args: []string{exe, "chain", "10", filepath.Join(t.TempDir(), "truth")}}, "--kernel", "on")
+	if r := s.finish(t); r.Code != 0 {
+		t.Fatalf("exit %d: %s", r.Code, r.Stderr)
+	}
+	r := s.openTrace(t)
+	var waits []trace.Event
+	offs := map[trace.ThreadID][]trace.Event{}
+	kernelFrames := 0
+	if err := r.Events(func(e *trace.Event) error {
+		switch {
+		case e.Kind == trace.KindWait && r.Meta().Hooks[e.Hook].Name == "pthread_mutex_lock" && e.Time-e.Start >= 1e6:
+			waits = append(waits, *e)
+		case e.Kind == trace.KindOff:
+			offs[e.Thread] = append(offs[e.Thread], *e)
+			for id := e.Stack; id != 0; id = r.Node(id).Parent {
+				if y := r.Symbols(id); len(y) > 0 && y[0].Func == "do_futex" {
+					kernelFrames++
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(waits) < 30 {
+		t.Fatalf("%d waits for mutexes of 1 ms or more, want 40 or nearly", len(waits))
+	}
+	for _, w := range waits {
+		found := false
+		for _, o := range offs[w.Thread] {
+			// The thread left its CPU a little after it began to wait, and was woken by whoever let go.
+			if o.Start >= w.Start && o.Time <= w.Time && o.Result == trace.OffInterruptible && o.Release-o.Start > (w.Time-w.Start)/2 {
+				found = found || o.Releaser == w.Releaser
+			}
+		}
+		if !found {
+			t.Errorf("thread %d, wait %d to %d, let go by %d: the kernel saw %+v", w.Thread, w.Start, w.Time, w.Releaser, offs[w.Thread])
+			break
+		}
+	}
+	if kernelFrames == 0 {
+		if _, err := kernel.Symbols(nil); err == nil {
+			t.Error("no time off a CPU in the kernel's do_futex")
+		}
+	}
+	rows := perfettotest.QueryAll(t, s.prefix+".perfetto-trace",
+		`select count(*) from sched join thread using (utid) where name glob 't[0-4]'`,
+		`select count(*) from thread_state s join thread t using (utid) join thread w on s.waker_utid = w.utid where t.name = 't3' and w.name = 't4'`)
+	for i, what := range []string{"stretches on a CPU", "wake-ups of t3 by t4"} {
+		if rows[i][0][0] == "0" {
+			t.Errorf("Perfetto sees no %s", what)
+		}
+	}
+	// Nothing of ours stays in the kernel: what is loaded hangs on the recorder's descriptors.
+	if left, err := os.ReadDir("/sys/fs/bpf"); err == nil && len(left) > 0 {
+		t.Logf("pinned in /sys/fs/bpf by somebody: %v", left)
+	}
+}

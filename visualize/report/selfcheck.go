@@ -1,0 +1,402 @@
+// The self-check: what was recorded in the process, held against the kernel's own account of the same threads.
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/hbtrace/hbtrace/trace"
+)
+
+// checkFrom is the length from which a time blocked must be in the recording: hooks have thresholds, and a call that
+// sleeps for less costs more in waking up than in waiting.
+const checkFrom = trace.Ns(50e3)
+
+// maxChecked bounds memory: 48 bytes each.
+const maxChecked = 4 << 20
+
+// ownInterval is a wait or a call as the process's own hooks recorded it.
+type ownInterval struct {
+	start, end trace.Ns
+	object     uint64
+	releaser   trace.ThreadID
+	hook       trace.HookID
+	flags      trace.Flags
+	wait       bool
+}
+
+// offTime is a time off a CPU as the kernel saw it.
+type offTime struct {
+	start, wake, end trace.Ns
+	stack            trace.StackID
+	waker            trace.ThreadID
+	irq, blocked     bool
+}
+
+// checkInput is what the self-check needs, by thread.
+type checkInput struct {
+	own  map[trace.ThreadID][]ownInterval
+	offs map[trace.ThreadID][]offTime
+	n    int
+	left uint64
+}
+
+func (c *checkInput) add(e *trace.Event) {
+	switch e.Kind {
+	case trace.KindWait, trace.KindCall, trace.KindOff:
+	default:
+		return
+	}
+	if c.n++; c.n > maxChecked {
+		c.left++
+		return
+	}
+	if e.Kind != trace.KindOff {
+		c.own[e.Thread] = append(c.own[e.Thread], ownInterval{e.Start, e.Time, e.Object, e.Releaser, e.Hook, e.Flags, e.Kind == trace.KindWait})
+		return
+	}
+	if e.Weight == trace.OffNew {
+		return
+	}
+	c.offs[e.Thread] = append(c.offs[e.Thread], offTime{
+		e.Start, e.Release, e.Time, e.Stack, e.Releaser, e.Weight == trace.OffByInterrupt, e.Result != trace.OffRunnable,
+	})
+}
+
+// selfCheck is the result.
+type selfCheck struct {
+	FromNs int64 `json:"from_ns"` // shorter ones are not looked at
+	// Times blocked that the kernel saw, and those of them that lie in a recorded wait or call.
+	Blocked       uint64 `json:"blocked"`
+	BlockedNs     int64  `json:"blocked_ns"`
+	Recorded      uint64 `json:"recorded"`
+	RecordedNs    int64  `json:"recorded_ns"`
+	Recall        share  `json:"recall"`
+	RecallNs      share  `json:"recall_by_time"`
+	FutexWaits    uint64 `json:"futex_waits"` // of them, in the kernel's futex code and woken by a thread of the recording
+	FutexEdges    uint64 `json:"futex_edges"` // of those, with a wait that names a releaser
+	FutexRecall   share  `json:"futex_edge_recall"`
+	Intervals     uint64 `json:"intervals"` // recorded waits and calls, and those in which the kernel saw the thread off its CPU
+	Slept         uint64 `json:"intervals_off_cpu"`
+	Precision     share  `json:"precision"`
+	StartMedianNs int64  `json:"start_median_ns"` // from an interval's start to the switch away, where there is one switch
+	StartP99Ns    int64  `json:"start_p99_ns"`
+	EndMedianNs   int64  `json:"end_median_ns"` // from being switched to, to the interval's end
+	EndP99Ns      int64  `json:"end_p99_ns"`
+	RunQueueNs    int64  `json:"run_queue_ns"`
+	RunQueueMaxNs int64  `json:"run_queue_max_ns"`
+	LeftOut       uint64 `json:"left_out"`
+
+	Edges   []checkEdges   `json:"edges"`
+	Threads []checkThread  `json:"threads"`
+	Missing []checkMissing `json:"missing"`
+}
+
+// share is a part of a whole; -1 of nothing.
+type share float64
+
+func shareOf(part, whole float64) share {
+	if whole <= 0 {
+		return -1
+	}
+	return share(part / whole)
+}
+
+func (s share) String() string {
+	if s < 0 {
+		return "–"
+	}
+	return percent(float64(s), 1)
+}
+
+// checkEdges compares who let waits of one kind go on with whom the kernel saw waking.
+type checkEdges struct {
+	Kind      string `json:"kind"`
+	Certain   bool   `json:"certain"`
+	Waits     uint64 `json:"waits"`
+	Same      uint64 `json:"same"`      // the releaser is the kernel's waker
+	Other     uint64 `json:"other"`     // another thread of the recording woke it
+	Outside   uint64 `json:"outside"`   // a thread outside the recording, or an interrupt
+	Unwoken   uint64 `json:"unwoken"`   // the kernel saw no wake-up: it did not sleep
+	Unknown   uint64 `json:"unknown"`   // no releaser was recorded, the kernel knows the waker
+	Agreement share  `json:"agreement"` // same of those where both name a thread
+}
+
+type checkThread struct {
+	Thread     *jsonWho `json:"thread"`
+	BlockedNs  int64    `json:"blocked_ns"`
+	MissingNs  int64    `json:"missing_ns"` // blocked outside every recorded wait and call
+	RunQueueNs int64    `json:"run_queue_ns"`
+	id         trace.ThreadID
+}
+
+// checkMissing is a place in which threads were blocked outside every recorded wait and call.
+type checkMissing struct {
+	Kernel   string   `json:"kernel"` // the kernel's innermost function that says why
+	Function string   `json:"function"`
+	Count    uint64   `json:"count"`
+	TotalNs  int64    `json:"total_ns"`
+	Stack    []string `json:"stack"`
+}
+
+// scheduling are functions of the kernel that say only that a thread slept. Names are the kernel's.
+var scheduling = map[string]bool{
+	"__schedule": true, "schedule": true, "schedule_timeout": true, "io_schedule": true, "io_schedule_timeout": true, "schedule_hrtimeout_range": true,
+	"schedule_hrtimeout_range_clock": true, "preempt_schedule": true, "preempt_schedule_common": true, "preempt_schedule_irq": true, "wait_woken": true,
+	"schedule_preempt_disabled": true, "bit_wait_io": true, "bit_wait": true, "__wait_on_bit": true, "out_of_line_wait_on_bit": true, "schedule_idle": true,
+	"schedule_timeout_interruptible": true, "schedule_timeout_uninterruptible": true, "wait_for_completion": true, "__wait_for_common": true,
+}
+
+// kernelReason is the innermost function of the kernel's part of a stack that says why the thread slept, and the
+// function of the program to name.
+func (f *facts) kernelReason(stack trace.StackID) (reason, function string, futex bool) {
+	path := f.frames.Path(nil, stack)
+	user := trace.StackID(0)
+	for i := len(path) - 1; i >= 0; i-- {
+		for _, at := range f.frames.Of(path[i]) {
+			fr := f.frames.Frame(at.ID)
+			if m := f.frames.Module(fr.Module); m == nil || m.Kind != trace.ModuleKernel {
+				user = max(user, path[i])
+				continue
+			}
+			if reason == "" && !scheduling[fr.Name] && fr.Symbolised && !isTraceFrame(fr.Name) {
+				reason = fr.Name
+			}
+			futex = futex || fr.Name == "futex_wait" || fr.Name == "do_futex" || fr.Name == "__x64_sys_futex" || fr.Name == "__arm64_sys_futex"
+		}
+		if user != 0 {
+			break
+		}
+	}
+	if user != 0 {
+		function = f.frames.Culprit(user, "")
+	}
+	return reason, function, futex
+}
+
+// isTraceFrame finds our own program on top of the kernel's stack.
+func isTraceFrame(name string) bool {
+	return len(name) > 4 && (name[:4] == "bpf_" || name[:4] == "__bp") || name == "__traceiter_sched_switch"
+}
+
+// check compares the two accounts.
+func (f *facts) check(in *checkInput) *selfCheck {
+	c := &selfCheck{FromNs: int64(checkFrom), LeftOut: in.left, Edges: []checkEdges{}, Threads: []checkThread{}, Missing: []checkMissing{}}
+	edges := map[checkEdges]*checkEdges{}
+	missing := map[[2]string]*checkMissing{}
+	var starts, ends []int64
+	for _, t := range f.order {
+		offs, own := in.offs[t.ID], in.own[t.ID]
+		if len(offs) == 0 {
+			continue
+		}
+		byStart := func(x, y offTime) int { return cmp.Compare(x.start, y.start) }
+		slices.SortFunc(offs, byStart)
+		slices.SortFunc(own, func(x, y ownInterval) int {
+			return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(y.end, x.end))
+		})
+		th := checkThread{Thread: f.who(t.ID), id: t.ID}
+		at := 0
+		for i := range offs {
+			o := &offs[i]
+			runnable := o.start
+			if o.blocked {
+				runnable = o.end
+				if o.wake != 0 {
+					runnable = o.wake
+				}
+			}
+			th.RunQueueNs += int64(o.end - runnable)
+			c.RunQueueMaxNs = max(c.RunQueueMaxNs, int64(o.end-runnable))
+			if !o.blocked || runnable-o.start < checkFrom {
+				continue
+			}
+			for at < len(own) && own[at].end <= o.start && own[at].end < o.end {
+				at++
+			}
+			ns := int64(runnable - o.start)
+			c.Blocked++
+			c.BlockedNs += ns
+			th.BlockedNs += ns
+			covered := int64(0)
+			var in *ownInterval
+			for j := max(at-2, 0); j < len(own) && own[j].start < runnable; j++ {
+				if x := int64(min(own[j].end, runnable) - max(own[j].start, o.start)); x > covered {
+					covered, in = x, &own[j]
+				}
+			}
+			reason, function, futex := f.kernelReason(o.stack)
+			if in != nil && covered*10 >= ns*9 {
+				c.Recorded++
+				c.RecordedNs += covered
+			} else {
+				th.MissingNs += ns - covered
+				k := [2]string{reason, function}
+				m := missing[k]
+				if m == nil {
+					m = &checkMissing{Kernel: reason, Function: function, Stack: f.stack(site{o.stack, 0})}
+					missing[k] = m
+				}
+				m.Count++
+				m.TotalNs += ns - covered
+			}
+			if futex && o.waker != 0 && !o.irq {
+				c.FutexWaits++
+				if in != nil && in.wait && in.releaser != 0 {
+					c.FutexEdges++
+				}
+			}
+		}
+		c.RunQueueNs += th.RunQueueNs
+		c.Threads = append(c.Threads, th)
+		for i := range own {
+			iv := &own[i]
+			if iv.end-iv.start < checkFrom || iv.flags&trace.FlagOpen != 0 {
+				continue
+			}
+			c.Intervals++
+			lo, _ := slices.BinarySearchFunc(offs, iv.start, func(o offTime, s trace.Ns) int { return cmp.Compare(o.end, s) })
+			var last *offTime
+			n := 0
+			for j := lo; j < len(offs) && offs[j].start < iv.end; j++ {
+				n++
+				if offs[j].blocked {
+					last = &offs[j]
+				}
+			}
+			if n > 0 {
+				c.Slept++
+			}
+			if n == 1 && last != nil && last.start >= iv.start && last.end <= iv.end {
+				starts = append(starts, int64(last.start-iv.start))
+				ends = append(ends, int64(iv.end-last.end))
+			}
+			if iv.wait && iv.flags&(trace.FlagTimedOut|trace.FlagInterrupted|trace.FlagFailed|trace.FlagUnwound) == 0 {
+				k := checkEdges{Kind: f.kind(iv.hook), Certain: iv.flags&trace.FlagCertain != 0}
+				e := edges[k]
+				if e == nil {
+					e = &checkEdges{Kind: k.Kind, Certain: k.Certain}
+					edges[k] = e
+				}
+				e.Waits++
+				switch {
+				case last == nil || last.wake == 0:
+					e.Unwoken++
+				case last.waker == 0 || last.irq:
+					e.Outside++
+				case iv.releaser == 0:
+					e.Unknown++
+				case iv.releaser == last.waker:
+					e.Same++
+				default:
+					e.Other++
+				}
+			}
+		}
+	}
+	c.Recall, c.RecallNs = shareOf(float64(c.Recorded), float64(c.Blocked)), shareOf(float64(c.RecordedNs), float64(c.BlockedNs))
+	c.FutexRecall, c.Precision = shareOf(float64(c.FutexEdges), float64(c.FutexWaits)), shareOf(float64(c.Slept), float64(c.Intervals))
+	c.StartMedianNs, c.StartP99Ns = quantiles(starts)
+	c.EndMedianNs, c.EndP99Ns = quantiles(ends)
+	for _, e := range edges {
+		e.Agreement = shareOf(float64(e.Same), float64(e.Same+e.Other))
+		c.Edges = append(c.Edges, *e)
+	}
+	slices.SortFunc(c.Edges, func(x, y checkEdges) int {
+		return cmp.Or(cmp.Compare(y.Waits, x.Waits), cmp.Compare(x.Kind, y.Kind), compareBool(x.Certain, y.Certain))
+	})
+	slices.SortFunc(c.Threads, func(x, y checkThread) int {
+		return cmp.Or(cmp.Compare(y.MissingNs, x.MissingNs), cmp.Compare(y.BlockedNs, x.BlockedNs), cmp.Compare(x.id, y.id))
+	})
+	for _, m := range missing {
+		c.Missing = append(c.Missing, *m)
+	}
+	slices.SortFunc(c.Missing, func(x, y checkMissing) int {
+		return cmp.Or(cmp.Compare(y.TotalNs, x.TotalNs), cmp.Compare(x.Kernel, y.Kernel), cmp.Compare(x.Function, y.Function))
+	})
+	return c
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// quantiles are the median and the 99th percentile; 0 of nothing.
+func quantiles(ns []int64) (median, p99 int64) {
+	if len(ns) == 0 {
+		return 0, 0
+	}
+	slices.Sort(ns)
+	return ns[len(ns)/2], ns[len(ns)*99/100]
+}
+
+func (f *facts) selfCheckView(o Options) []string {
+	out := f.head(o)
+	c := f.checked
+	if c == nil || c.Blocked == 0 && c.RunQueueNs == 0 {
+		out = append(out, "")
+		return f.end(append(out, wrap("", []string{"the kernel's own account is not in this recording: record with --kernel on, which needs root or CAP_BPF and CAP_PERFMON"}, o.Width)...), o)
+	}
+	from := inline(duration(c.FromNs))
+	t := &table{columns: []column{{flex: 1, plain: true}, {right: true}, {right: true}, {right: true}}, indent: 2}
+	t.add("blocked "+from+" or longer, by the kernel", group(c.Blocked), duration(c.BlockedNs), "")
+	t.add("  of it in a recorded wait or call", group(c.Recorded), duration(c.RecordedNs), c.RecallNs.String())
+	t.add("  of it on a futex, woken by a thread", group(c.FutexWaits), "", "")
+	t.add("    with a recorded releaser", group(c.FutexEdges), "", c.FutexRecall.String())
+	t.add("recorded waits and calls of "+from, group(c.Intervals), "", "")
+	t.add("  in which the thread left its CPU", group(c.Slept), "", c.Precision.String())
+	t.add("from a wait's start to leaving the CPU", "median", duration(c.StartMedianNs), "")
+	t.add("", "p99", duration(c.StartP99Ns), "")
+	t.add("from coming back to the wait's end", "median", duration(c.EndMedianNs), "")
+	t.add("", "p99", duration(c.EndP99Ns), "")
+	t.add("ready to run, without a CPU", "longest "+inline(duration(c.RunQueueMaxNs)), duration(c.RunQueueNs), "")
+	out = append(out, titled(o, "Recorded in the process, held against the kernel", t.lines(o))...)
+
+	if len(c.Edges) > 0 {
+		t = &table{columns: []column{
+			{title: "waits for"}, {title: "releaser"}, {title: "waits", right: true}, {title: "same", right: true}, {title: "other", right: true},
+			{title: "outside", right: true}, {title: "no sleep", right: true}, {title: "unknown", right: true}, {title: "agree", right: true},
+		}, indent: 2}
+		for _, e := range c.Edges {
+			sure := "likely"
+			if e.Certain {
+				sure = "certain"
+			}
+			t.add(e.Kind, sure, group(e.Waits), group(e.Same), group(e.Other), group(e.Outside), group(e.Unwoken), group(e.Unknown), e.Agreement.String())
+		}
+		out = append(out, titled(o, "Who let go, and whom the kernel saw waking", t.lines(o))...)
+		out = append(out, wrap("", []string{"A lock's releaser is who had it last; its waker may be an earlier one, from whom somebody else took it in between."}, o.Width)...)
+	}
+	n := min(o.Top, len(c.Missing))
+	if n > 0 {
+		t = &table{columns: []column{
+			{title: "total", right: true}, {title: "count", right: true}, {title: "in the kernel", flex: 1, plain: true}, {title: "called in", flex: 1},
+		}, indent: 2}
+		for _, m := range c.Missing[:n] {
+			t.add(duration(m.TotalNs), group(m.Count), cmp.Or(m.Kernel, "?"), m.Function)
+		}
+		t.more(n, len(c.Missing))
+		out = append(out, titled(o, "Blocked outside every recorded wait and call", t.lines(o))...)
+	}
+	t = &table{columns: []column{
+		{title: "blocked", right: true}, {title: "not recorded", right: true}, {right: true}, {title: "no CPU", right: true}, {title: "thread", flex: 1, plain: true},
+	}, indent: 2}
+	n = min(o.Top, len(c.Threads))
+	for _, th := range c.Threads[:n] {
+		t.add(duration(th.BlockedNs), duration(th.MissingNs), percent(float64(th.MissingNs), float64(th.BlockedNs)), duration(th.RunQueueNs), f.threadName(th.id))
+	}
+	t.more(n, len(c.Threads))
+	out = append(out, titled(o, "Threads", t.lines(o))...)
+	if c.LeftOut > 0 {
+		out = append(out, wrap("", []string{fmt.Sprintf("%s intervals were left out.", group(c.LeftOut))}, o.Width)...)
+	}
+	return f.end(out, o)
+}
