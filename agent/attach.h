@@ -204,6 +204,8 @@ static uint32_t hb_map(const struct hb_hello *hello, int fd) {
   hb.lock_threshold_ns = h->lock_threshold_ns;
   hb.release_debt_ns = h->release_debt_ns ? h->release_debt_ns : 1;
   hb_cycles_mult = HB_HAVE_CYCLES ? h->cycles_mult : 0;
+  hb.stamps_mult = hb_cycles_mult ? (uint64_t)(4294967296.0 / (double)hb_cycles_mult * 1048576.0) : 1u << 20;
+  hb.cpu_period_ns = h->features & HB_FEATURE_CPU ? h->cpu_period_ns : 0;
   uint64_t call = h->features & HB_FEATURE_CALL ? h->call_threshold_ns : UINT64_MAX / 4;
   hb.call_threshold = hb_cycles_mult ? (uint64_t)((double)call * 4294967296.0 / (double)hb_cycles_mult) : call;
   hb.wiped = w;

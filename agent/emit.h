@@ -4,6 +4,7 @@
 #define HB_EMIT_H
 
 #include "concurrentring/producer.h"
+#include "sampler/points.h"
 #include "unwind/delta.h"
 
 static int hb_thread_ready(struct hb_tls *t);
@@ -103,9 +104,8 @@ static void hb_publish_counters(struct hb_tls *t, struct hb_thread *s) {
 
 /* One sample record. frame: the wrapper's frame (synchronous); uc: the interrupted context (async); exactly one of
  * them is not NULL. signal-safe */
-static void hb_emit_sample(struct hb_tls *t, uint32_t kind, uint32_t hook, uint64_t object, const void *uc,
-                           const void *frame, uint32_t rec_flags) {
-  struct hb_thread *s = t->slot;
+static void hb_emit_any(struct hb_tls *t, uint32_t kind, uint32_t hook, uint64_t object, const void *uc,
+                        const void *frame, uint32_t rec_flags, uint64_t cpu_ns, uint64_t weight_ns) {
   if (HB_UNLIKELY(!hb_begin(t))) return;
   if (HB_UNLIKELY(!t->announced)) hb_announce(t);
   struct hb_rec_sample r;
@@ -118,20 +118,29 @@ static void hb_emit_sample(struct hb_tls *t, uint32_t kind, uint32_t hook, uint6
   hb_rec_init(&r.rec, HB_REC_SAMPLE, hook, rec_flags, hb_now_ns());
   r.kind = kind;
   r.reserved = 0;
-  r.cpu_ns = 0;
+  r.cpu_ns = cpu_ns;
+  r.weight_ns = weight_ns;
   r.object = object;
-  if (kind == HB_SAMPLE_PERIODIC) {
-    r.cpu_ns = hb_thread_cpu_ns();
-    t->cpu_sampled = r.cpu_ns;
-    hb_store_relaxed(&s->cpu_ns, r.cpu_ns);
-  }
   hb_put_stack(t, &r.rec, sizeof r, &r.stack, &x);
   t->tick = hb_load_relaxed(&hb.header->tick);
-  hb_store_relaxed(&s->last_tick, t->tick);
+  hb_store_relaxed(&t->slot->last_tick, t->tick);
   hb_end(t);
 }
 
-/* The sampler asked for a sample. Inside our own section it is taken when that ends (hb_deferred). signal-safe */
+static void hb_emit_sample(struct hb_tls *t, uint32_t kind, uint32_t hook, uint64_t object, const void *uc,
+                           const void *frame, uint32_t rec_flags) {
+  hb_emit_any(t, kind, hook, object, uc, frame, rec_flags, 0, 0);
+}
+
+static void hb_emit_cpu(struct hb_tls *t, uint32_t hook, uint64_t run, const void *uc, const void *frame, uint32_t rec_flags,
+                        uint64_t cpu_ns, uint64_t weight_ns) {
+  hb_store_relaxed(&t->slot->cpu_ns, cpu_ns);
+  hb_add_relaxed(&t->slot->samples, (uint64_t)1);
+  hb_emit_any(t, HB_SAMPLE_PERIODIC, hook, run, uc, frame, rec_flags, cpu_ns, weight_ns);
+}
+
+/* The sampler asked for a sample. Inside our own section it is taken when that ends (hb_deferred). One that is taken
+ * at a call's entry instead (HB_RECF_CONSUMED) is for the timeline only: the entry itself sees to the CPU time. signal-safe */
 static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame,
                            uint32_t rec_flags) {
   if (!t->local || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return;
@@ -139,36 +148,35 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
     t->deferred = ask;
     return;
   }
+  if (ask == HB_ASK_PERIODIC && !(rec_flags & HB_RECF_CONSUMED)) {
+    uint64_t cpu = hb_thread_cpu_ns(), weight = hb_points_pass(t, cpu, hb_stamp());
+    hb_emit_cpu(t, hook, t->left_pc, uc, frame, rec_flags, cpu, weight);
+    return;
+  }
   hb_add_relaxed(&t->slot->samples, (uint64_t)1);
-  hb_emit_sample(t, ask == HB_ASK_PERIODIC ? HB_SAMPLE_PERIODIC : HB_SAMPLE_GAP, hook, 0, uc, frame, rec_flags);
+  hb_emit_sample(t, HB_SAMPLE_GAP, hook, 0, uc, frame, rec_flags);
 }
 
 /* A signal fell into our own section: the hook's stack is where the time went. hook path */
 static HB_NOINLINE void hb_deferred(struct hb_tls *t, const void *frame) {
   uint32_t ask = t->deferred;
   t->deferred = 0;
-  hb_take_sample(t, ask, 0, NULL, frame, HB_RECF_CONSUMED);
+  hb_take_sample(t, ask, 0, NULL, frame, 0);
 }
 
-#define HB_NAP_NS 10000 /* a call that parks and took longer may have slept */
-#define HB_WAKING_NS 2000 /* from being on a CPU again to the end of the call that slept */
-
-/* The sampler saw this thread runnable inside the call that is being left, and CPU time to account for: the call's
- * stack is where it went. But runnable is not running: a thread that was woken and waits for a CPU looks the same,
- * and would draw all samples to where threads sleep. So a call that slept declines, unless it was asked while it
- * came out; the sampler asks again. hook path; keeps errno */
-static HB_NOINLINE void hb_sample_leave(struct hb_tls *t, struct hb_thread *s, uint32_t hook, int parks, uint64_t ns,
-                                        const void *frame) {
-  uint32_t ask = hb_load_relaxed(&s->ask_leave);
-  if (parks && ns >= HB_NAP_NS) {
-    uint64_t usage[18] = {0}; /* struct rusage; [16] is ru_nvcsw */
-    hb_sys2(HB_SYS_getrusage, 1 /* RUSAGE_THREAD */, usage);
-    int slept = usage[16] != t->slept;
-    t->slept = usage[16];
-    if (slept && hb_now_ns() - hb_load_relaxed(&s->asked_ns) > HB_WAKING_NS) ask = 0;
-  }
-  if (ask) hb_take_sample(t, ask, hook, NULL, frame, 0);
-  hb_store_release(&s->ask_leave, 0u); /* after samples moved: the sampler tells taken from declined by it */
+/* CPU time was burned up to or inside the call at whose hook the thread stands, and a sampling point may lie in it
+ * (sampler/points.h). inside: the call has just been left and is where the time went; otherwise it is about to be
+ * entered, and what called it is the best that is known. Nobody signals the thread meanwhile. Returns whether a
+ * sample was taken. hook path; keeps errno */
+static HB_NOINLINE int hb_sample_point(struct hb_tls *t, uint32_t hook, int inside, const void *frame) {
+  if ((uint32_t)hb_sys1(HB_SYS_gettid, 0) != t->slot->tid) return 0; /* a vfork child, on its parent's memory */
+  uint64_t stamp = hb_stamp(), cpu = hb_thread_cpu_ns(), weight = hb_points_pass(t, cpu, stamp);
+  if (!weight || !t->local || t->busy || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return 0;
+  if (inside)
+    hb_emit_cpu(t, hook, 0, NULL, frame, 0, cpu, weight);
+  else
+    hb_emit_cpu(t, 0, hb_signalled(t) ? t->left_pc : 0, NULL, frame, HB_RECF_CONSUMED, cpu, weight);
+  return 1;
 }
 
 /* Sample at a hook: the first one in a new tick, or on entering a parking call. hook path */
@@ -183,12 +191,7 @@ static HB_NOINLINE void hb_sample_hook(struct hb_tls *t, uint32_t kind, uint32_t
     t->tick = hb_load_relaxed(&hb.header->tick);
     return;
   }
-  if (HB_UNLIKELY(hb_load_relaxed(&t->slot->ask_leave) && hb_load_relaxed(&hb.app_action_set)))
-    return hb_sample_leave(t, t->slot, hook, 0, 0, frame); /* nobody signals this process: answer at any hook */
-  uint32_t asked = HB_ASKED;
-  if (HB_UNLIKELY(hb_load_relaxed(&t->slot->state) == HB_ASKED) &&
-      hb_cas_seq(&t->slot->state, &asked, (uint32_t)HB_MASKED)) /* the sample it was asked for serves as this one */
-    return hb_take_sample(t, hb_load_relaxed(&t->slot->ask), 0, NULL, frame, HB_RECF_CONSUMED);
+  if (HB_UNLIKELY(!hb_signalled(t)) && hb_point_near(t, hb_stamp()) && hb_sample_point(t, hook, 0, frame)) return;
   hb_emit_sample(t, kind, hook, object, NULL, frame, 0);
   if (HB_UNLIKELY(t->deferred)) hb_deferred(t, frame);
 }

@@ -43,10 +43,11 @@ struct hb_tls {
   uint64_t alloc_tick;  /* tick of its last sampled allocation */
   uint64_t random;      /* xorshift state, never 0 once set */
   uint64_t enter_tick;  /* tick of the last sample taken at a parking call's entry */
-  uint64_t cpu_sampled; /* thread CPU time at the last periodic sample */
-  uint64_t left_stamp;  /* hb_stamp() when the last proxied call was left */
-  uint64_t latency_ns;  /* running mean from a signal's sending to its handler */
-  uint64_t slept;       /* voluntary context switches at the last look (hb_sample_leave) */
+  uint64_t cpu_bound;   /* hb_stamp() before which the next sampling point cannot have been reached (sampler/points.h) */
+  uint64_t cpu_next;    /* thread CPU time of that point */
+  uint64_t cpu_passed;  /* of the last point that was passed */
+  uint64_t cpu_stratum; /* where the stratum behind the next point's begins */
+  uint64_t left_pc;     /* return address of the proxied call that was left last: where this run of work began */
   uintptr_t busy_sp;    /* where the agent's own section was entered */
   uint32_t alloc_credit; /* allocation samples that may be taken before the period grows */
   uint32_t uid;
@@ -116,6 +117,8 @@ struct hb_process {
   uint32_t features;
   uint32_t signal, cookie;
   uint64_t tick_ns, alloc_period, call_threshold, lock_threshold; /* thresholds in stamps */
+  uint64_t cpu_period_ns;
+  uint64_t stamps_mult;       /* stamps = ns * stamps_mult >> 20 */
   uint64_t lock_threshold_ns, release_debt_ns;
   uintptr_t main_stack_lo, main_stack_hi;
   uintptr_t self_lo, self_hi; /* our own text: never part of a stack */

@@ -133,8 +133,7 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   t->announced = 0;
   t->need_full = 1;
   t->busy = t->deferred = t->holds = 0;
-  t->latency_ns = 5000; /* until measured */
-  t->left_stamp = hb_stamp();
+  t->left_pc = birth ? birth->start_routine : 1;
   t->proxy_depth = 0;
   t->outer_sp = 0;
   t->subbuf = uid % hb.ring_count;
@@ -144,7 +143,8 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   t->alloc_tick = 0;
   t->alloc_credit = HB_ALLOC_BURST;
   t->alloc_left = t->alloc_given = hb_alloc_gap(t);
-  t->cpu_sampled = hb_thread_cpu_ns();
+  uint64_t cpu = hb_thread_cpu_ns();
+  hb_points_begin(t, cpu);
   s->proc = hb.slot_index;
   s->proc_uid = hb.uid;
   s->tid = tid;
@@ -152,7 +152,7 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   s->start_ns = hb_now_ns();
   s->start_routine = birth ? birth->start_routine : 0;
   s->stack_hi = t->stack_hi;
-  s->cpu_start_ns = t->cpu_sampled;
+  s->cpu_start_ns = cpu;
   s->thread_pointer = tp;
   for (int i = 0; i < HB_NAME_BYTES; i++) s->name[i] = 0;
   hb_sys2(HB_SYS_prctl, 16 /* PR_GET_NAME */, s->name);
@@ -168,9 +168,8 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   hb_store_relaxed(&s->in_hook, 0u);
   hb_store_relaxed(&s->in_object, (uint64_t)0);
   hb_store_relaxed(&s->seq, 0u);
-  hb_store_relaxed(&s->ask_leave, 0u);
   hb_store_relaxed(&s->lost, 0u);
-  hb_store_relaxed(&s->cpu_ns, t->cpu_sampled);
+  hb_store_relaxed(&s->cpu_ns, cpu);
   hb_store_relaxed(&s->samples, (uint64_t)0);
   uint64_t mask = 0;
   hb_sys4(HB_SYS_rt_sigprocmask, 0, NULL, &mask, 8);

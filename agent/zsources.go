@@ -26,6 +26,7 @@ var sources = []string{
 	"hooks/wait.h",
 	"sampler/handler.h",
 	"sampler/mask.h",
+	"sampler/points.h",
 	"segment/layout.h",
 	"syscallproxy/proxy.h",
 	"unwind/delta.h",
@@ -38,10 +39,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "fca8c94debf6c1a492294493c376b574d2034de55d3a94569f2e7bc4b1222ff5"
+const sourcesSHA256 = "fe32b2bcca000e1b7a1884cf05c0574b78c0ddcdeee474557a7e947d7df3565d"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "5c98284cbd781655ed7cd883936cea37a5f402154ac284af6f1995980d9ca2c6",
+	"agent/hbagent_linux_amd64.so": "921f0549d4b15f03e7fb3d06ce28314b781751b0e4f0fe0aafeb05500023f766",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -204,6 +204,7 @@ func open(o *Options) (s *session, err error) {
 	rings := defaultRings
 	s.seg, err = segment.Create(segment.Config{
 		Rings: rings, RingBytes: o.RingBytes / rings, Features: o.Features, TickNs: o.tickNs(), AllocPeriod: o.AllocPeriod,
+		CPUPeriodNs:     1e9 / uint64(o.Freq),
 		CallThresholdNs: uint64(o.CallThreshold), LockThresholdNs: uint64(o.LockThreshold), ReleaseDebtNs: uint64(o.ReleaseDebt),
 		CyclesMult: segment.Calibrate(),
 	})

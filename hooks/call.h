@@ -31,9 +31,14 @@ HB_INLINE void hb_call_enter(struct hb_call *c, uint32_t hook, uint64_t object, 
   hb_publish_in(c->slot, hook, object, 0, frame);
   hb_block_enter(t, c->slot, &c->block, frame);
   c->stamp = hb_stamp();
+  if (HB_UNLIKELY(hb_point_near(t, c->stamp))) {
+    hb_sample_point(t, hook, 0, frame);
+    c->stamp = hb_stamp();
+  }
   if (!c->block.passive) hb_self()->outer_stamp = c->stamp;
 }
 
+/* Longer than the threshold: an interval. hook path */
 static HB_NOINLINE void hb_call_slow(struct hb_tls *t, struct hb_thread *s, uint32_t hook, uint64_t object, int64_t e,
                                      uint64_t ns, const void *frame) {
   hb_store_relaxed(&s->calls_slow, hb_load_relaxed(&s->calls_slow) + 1);
@@ -46,17 +51,17 @@ static HB_NOINLINE void hb_call_slow(struct hb_tls *t, struct hb_thread *s, uint
 enum { HB_ERRNO, HB_ERROR };
 
 HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, int64_t r, int style,
-                             int parks, const void *frame) {
+                             const void *frame) {
   struct hb_tls *t = hb_self();
   struct hb_thread *s = c->slot;
   if (HB_UNLIKELY(!s || t->slot != s)) return; /* not recorded, or a fork child came back from its parent's call */
   uint64_t stamp = hb_stamp();
-  t->left_stamp = stamp;
+  t->left_pc = ((const uint64_t *)frame)[1];
+  if (HB_UNLIKELY(hb_point_near(t, stamp))) hb_sample_point(t, hook, 1, frame); /* while no signal can come between */
   stamp -= c->stamp;
   hb_block_leave(t, s, &c->block);
   hb_store_relaxed(&s->in_hook, 0u);
   hb_store_relaxed(&s->calls, hb_load_relaxed(&s->calls) + 1);
-  if (HB_UNLIKELY(hb_load_relaxed(&s->ask_leave))) hb_sample_leave(t, s, hook, parks, hb_stamp_ns(0, stamp), frame);
   if (HB_UNLIKELY(stamp >= hb.call_threshold && (int64_t)stamp > 0))
     hb_call_slow(t, s, hook, object, style == HB_ERRNO ? hb_result(r) : -r, hb_stamp_ns(0, stamp), frame);
 }
@@ -72,8 +77,7 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
     if (HB_UNLIKELY(!real)) return (type)hb_fail(HB_ENOSYS);                               \
     hb_call_enter(&c, HB_HOOK_##symbol, (uint64_t)(object), HB_PARKS_##symbol, HB_FRAME);  \
     type r = real args;                                                                    \
-    hb_call_leave(&c, HB_HOOK_##symbol, (uint64_t)(object), (int64_t)r, HB_ERRNO,              \
-                  HB_PARKS_##symbol, HB_FRAME);                                            \
+    hb_call_leave(&c, HB_HOOK_##symbol, (uint64_t)(object), (int64_t)r, HB_ERRNO, HB_FRAME); \
     return r;                                                                              \
   }
 
@@ -160,7 +164,7 @@ HB_CALL(int, msgsnd, 0, (int id, hb_src p, size_t n, int flags), (id, p, n, flag
     if (HB_UNLIKELY(!real)) return HB_ENOSYS;                                              \
     hb_call_enter(&c, HB_HOOK_##symbol, 0, 1, HB_FRAME);                                   \
     int r = real args;                                                                     \
-    hb_call_leave(&c, HB_HOOK_##symbol, 0, r, HB_ERROR, 1, HB_FRAME);                      \
+    hb_call_leave(&c, HB_HOOK_##symbol, 0, r, HB_ERROR, HB_FRAME);                      \
     return r;                                                                              \
   }
 HB_CALL_ERROR(clock_nanosleep, (int clock, int flags, hb_src ts, hb_dst rest), (clock, flags, ts, rest))

@@ -63,6 +63,7 @@ static void hb_wait_begin(struct hb_wait *w, uint32_t hook, uint64_t object, uin
   t->waiting = w->bucket + 1;
   hb_block_enter(t, s, &w->block, frame);
   w->stamp = hb_stamp();
+  if (HB_UNLIKELY(hb_point_near(t, w->stamp))) hb_sample_point(t, hook, 0, frame);
   if (!w->block.passive) t->outer_stamp = w->stamp;
 }
 
@@ -81,15 +82,15 @@ static void hb_wait_end(struct hb_wait *w, uint32_t hook, uint64_t object, uint6
   struct hb_tls *t = hb_self();
   struct hb_thread *s = w->slot;
   if (!s || t->slot != s) return; /* not recorded, or a fork child came back from its parent's call */
-  t->left_stamp = hb_stamp();
-  uint64_t ns = hb_stamp_ns(w->stamp, t->left_stamp);
+  uint64_t stamp = hb_stamp(), ns = hb_stamp_ns(w->stamp, stamp);
+  t->left_pc = ((const uint64_t *)frame)[1];
+  if (HB_UNLIKELY(hb_point_near(t, stamp))) hb_sample_point(t, hook, 1, frame);
   hb_block_leave(t, s, &w->block);
   hb_store_relaxed(&s->in_hook, 0u);
   hb_sub_relaxed(&hb.wiped->waiters[w->bucket], 1u);
   t->waiting = w->outer_waiting;
   hb_store_relaxed(&s->waits, hb_load_relaxed(&s->waits) + 1);
   hb_store_relaxed(&s->wait_ns, hb_load_relaxed(&s->wait_ns) + ns);
-  if (HB_UNLIKELY(hb_load_relaxed(&s->ask_leave))) hb_sample_leave(t, s, hook, 1, ns, frame);
   if (ns < hb.lock_threshold_ns || !(hb.features & HB_FEATURE_LOCK)) return;
   struct hb_interval i = {hook, flags, w->owner, 0, object, object2, 0, ns, result};
   if (!(flags & HB_RECF_TIMEDOUT)) i.releaser = hb_baton_take(object, w->start_ns, &i.release_ns);

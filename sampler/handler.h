@@ -55,8 +55,6 @@ static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
     HB_COUNT(signals_stray);
     return;
   }
-  int64_t took = (int64_t)(hb_now_ns() - hb_load_relaxed(&s->asked_ns)), mean = (int64_t)t->latency_ns;
-  if (took > 0 && took < 100000) t->latency_ns = (uint64_t)(mean + (took - mean) / 8); /* longer: it was not running */
   hb_take_sample(t, hb_load_relaxed(&s->ask), 0, uc, NULL, 0);
   hb_store_release(&s->state, (uint32_t)HB_RUNNING);
 }

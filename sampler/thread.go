@@ -23,19 +23,14 @@ type thread struct {
 	busy      bool // it ran most of the time between the counter's last two moves
 	fdCounted bool
 
-	backoff    uint64 // ticks between looks
-	calls      uint64 // slot's calls and waits at the last look inside a call
-	idle       int    // looks inside a call since the counter was read
-	patience   int    // looks inside a call before it is read
-	still      int    // looks since the counter last moved or a hook was passed
-	samples    uint64 // slot's count of samples when it was asked to sample itself on leaving a call
-	askedLeave bool
-	lastTick   uint64 // slot's last_tick at the last look
-	cpu        uint64 // counter at the last look
-	seen       uint64 // estimate at the last look
-	due        uint64 // estimate that justifies the periodic samples so far
-	movedNs    int64  // when the counter was last seen to move
-	rng        uint64
+	backoff  uint64 // ticks between looks
+	still    int    // looks since the counter last moved or a hook was passed
+	lastTick uint64 // slot's last_tick at the last look
+	cpu      uint64 // counter at the last look
+	seen     uint64 // estimate at the last look
+	due      uint64 // estimate that justifies the periodic samples so far
+	movedNs  int64  // when the counter was last seen to move
+	rng      uint64
 
 	askedNs    int64 // our signal is in flight since; 0 none
 	checkAfter int64 // age at which it is looked into
@@ -59,10 +54,8 @@ func (l *loop) look(i int) uint64 {
 		l.answered(s.Proc.Load(), t)
 	}
 	switch state {
-	case segment.StateBlocked:
-		return l.inCall(i, t, s)
-	case segment.StateExited, segment.StateAsked:
-		return 1
+	case segment.StateBlocked, segment.StateMasked, segment.StateExited:
+		return 1 // what CPU time it burns there it samples itself (points.h)
 	}
 	proc := s.Proc.Load()
 	p := l.proc(proc, s.ProcUID.Load())
@@ -75,7 +68,7 @@ func (l *loop) look(i int) uint64 {
 	if state == segment.StateSignalled {
 		return l.waiting(i, proc, t, s, p)
 	}
-	if p.quiet || l.seg.Proc(int(proc)).Flags.Load()&segment.ProcFlagSyncOnly != 0 {
+	if p.quiet || l.seg.Proc(int(proc)).Flags.Load()&(segment.ProcFlagSyncOnly|segment.ProcFlagHandlerChained) != 0 {
 		return l.quietLook(proc, t, p)
 	}
 
@@ -117,62 +110,6 @@ func (l *loop) look(i int) uint64 {
 // thread that waits for a CPU most of the time looks as runnable as one that runs.
 func (l *loop) chosen(t *thread) bool {
 	return t.seen+lagNs >= t.due && t.random()%l.intervalNs < l.elapsed*uint64(l.tickNs)
-}
-
-// inCall looks at a thread inside a proxied call: it is not signalled, but it may burn CPU there, in the kernel or by
-// going from call to call. Then it is asked to sample itself when it leaves the call, whose stack is the right one.
-// A thread that made no call since the last look sleeps, as a rule: its counter is read ever less often.
-func (l *loop) inCall(i int, t *thread, s *segment.Thread) uint64 {
-	calls := s.Calls.Load() + s.Waits.Load()
-	if calls == t.calls {
-		if t.idle++; t.idle < t.patience {
-			return 1 // a load costs nothing, and when it comes out it is to be seen at once
-		}
-		t.patience = min(max(t.patience*2, 16), 16*maxBackoff)
-	} else {
-		t.patience = 16
-	}
-	t.calls, t.idle, t.still, t.backoff = calls, 0, 0, 1
-	p := l.proc(s.Proc.Load(), s.ProcUID.Load())
-	if p == nil {
-		return 4
-	}
-	if wait := l.open(i, t, s, p); wait != 0 {
-		return wait
-	}
-	n := pread(int(t.schedstat), l.buf[:])
-	if n <= 0 {
-		return l.lose(i, t)
-	}
-	cpu, ok := leadingUint(l.buf[:n])
-	if !ok {
-		return l.lose(i, t)
-	}
-	// The counter moves when a thread goes to sleep, too. Asking then would put all CPU time where threads sleep; so
-	// only a look that finds the thread on a CPU counts, and samples it wherever it is at that moment.
-	if t.progress(cpu, l.now, l.intervalNs) > 0 {
-		t.patience = 16
-	}
-	if s.AskLeave.Load() != 0 {
-		return 1
-	}
-	if t.askedLeave { // taken or declined? (agent/emit.h, hb_sample_leave)
-		t.askedLeave = false
-		if s.Samples.Load() != t.samples {
-			t.advanceDue(l.intervalNs)
-		}
-	}
-	if !l.chosen(t) || !l.runnable(t, p) {
-		return 1
-	}
-	if s.State.Load() == segment.StateBlocked { // looked at last: what it is in now is what gets the sample
-		t.samples, t.askedLeave = s.Samples.Load(), true
-		s.AskedNs.Store(uint64(clockNs()))
-		s.AskLeave.Store(segment.AskPeriodic)
-	} else if l.ask(i, s.Proc.Load(), t, s, p, segment.AskPeriodic) {
-		t.advanceDue(l.intervalNs)
-	}
-	return 1
 }
 
 func (t *thread) reset(uid uint32) {
@@ -288,18 +225,9 @@ func (l *loop) runnable(t *thread, p *proc) bool {
 // handler and proxies pair with; the signal after it, so that it never reaches a thread in a slow call.
 func (l *loop) ask(i int, proc uint32, t *thread, s *segment.Thread, p *proc, kind uint32) bool {
 	now := clockNs()
-	if l.seg.Proc(int(proc)).Flags.Load()&segment.ProcFlagHandlerChained != 0 { // a signal of ours could swallow one of the target's
-		if kind != segment.AskPeriodic {
-			return false
-		}
-		s.AskedNs.Store(uint64(now))
-		return s.AskLeave.CompareAndSwap(0, kind)
-	}
 	s.Ask.Store(kind)
-	s.AskedNs.Store(uint64(now))
 	if !s.State.CompareAndSwap(segment.StateRunning, segment.StateSignalled) {
-		// The target has the signal blocked: ask without one, the thread answers at its next hook.
-		return s.State.CompareAndSwap(segment.StateMasked, segment.StateAsked)
+		return false // it went into a call
 	}
 	l.info.value = l.cookie | uint64(kind)
 	if e := l.info.queue(p.hostPID, t.tid); e != 0 {

@@ -65,7 +65,8 @@ struct hb_header {
   uint64_t cycles_mult;  /* ns = (cycles * cycles_mult) >> 32; 0: hb_stamp() is already ns */
   uint32_t cookie;       /* si_value of our signal: cookie | kind in the low 8 bits; low 8 bits 0 here */
   uint32_t alloc_slots;  /* entries of each process's table of sampled live addresses, a power of two */
-  uint64_t reserved0[8];
+  uint64_t cpu_period_ns; /* CPU time of a thread per sampling point (sampler/points.h); 0: no CPU profile */
+  uint64_t reserved0[7];
   /* -- own line; written by the sampler each tick, read by every hook -- */
   _Alignas(64) _Atomic uint64_t tick; /* CLOCK_MONOTONIC / tick_ns; 0 = not started, hooks take no samples */
   /* -- own line; written by the collector -- */
@@ -93,7 +94,7 @@ enum { HB_PROC_FREE, HB_PROC_CLAIMING, HB_PROC_LIVE, HB_PROC_EXITED };
 #define HB_PROCF_SYNC_ONLY 2u     /* the target keeps the sampling signal for itself: never signal it */
 #define HB_PROCF_MUTEX_OPAQUE 4u  /* lock word layout not recognised: locks are tried before they are waited for */
 #define HB_PROCF_HANDLER_CHAINED 8u /* the target has a handler of its own for the signal: ours calls it, and nobody sends
-                                     the signal: threads are asked through ask_leave */
+                                     the signal: threads sample themselves at hooks */
 #define HB_PROCF_ALLOC_FOREIGN 16u  /* malloc resolved outside libc (jemalloc, tcmalloc, …) */
 #define HB_PROCF_NO_RSEQ 32u
 
@@ -145,10 +146,8 @@ struct hb_proc {
  *   SIGNALLED-> RUNNING    thread, in the handler or after consuming the signal; the sampler if sending failed
  *   BLOCKED  -> RUNNING    thread, plain release store
  * A thread whose target has the signal masked rests in MASKED instead of RUNNING: a pending signal of ours would
- * swallow one of the target's own (standard signals do not queue). The sampler then asks without a signal:
- *   MASKED   -> ASKED      sampler, CAS; the sample is taken at the thread's next hook
- *   ASKED    -> MASKED or BLOCKED  thread */
-enum { HB_RUNNING, HB_SIGNALLED, HB_BLOCKED, HB_EXITED, HB_MASKED, HB_ASKED };
+ * swallow one of the target's own (standard signals do not queue). Nobody signals it; it samples itself at its hooks. */
+enum { HB_RUNNING, HB_SIGNALLED, HB_BLOCKED, HB_EXITED, HB_MASKED };
 
 /* hb_thread.ask: what the sample that the signal stands for is to be */
 enum { HB_ASK_PERIODIC = 1, HB_ASK_GAP = 2 };
@@ -162,11 +161,7 @@ struct hb_thread {
   /* -- line 0: the handshake; thread and sampler -- */
   _Atomic uint32_t state;
   _Atomic uint32_t ask;        /* written by the sampler before its CAS */
-  _Atomic uint64_t asked_ns;   /* when the signal was sent; sampler */
-  _Atomic uint32_t ask_leave;  /* HB_ASK_*: the thread burned CPU inside a proxied call; it samples itself, with that
-                                call's stack, when it leaves it. Sampler sets, thread clears */
-  uint32_t pad1;
-  uint64_t reserved4[5];
+  uint64_t reserved4[7];
   /* -- line 1-2: identity; written at claim, immutable until the slot is freed -- */
   _Alignas(64) _Atomic uint32_t uid;
   uint32_t proc;               /* index of the process slot */
@@ -250,12 +245,10 @@ struct hb_rec {
 };
 
 /* hb_rec.flags */
-#define HB_RECF_CONSUMED 1u  /* sample: the signal was consumed at a call's entry, so the stack is late */
+#define HB_RECF_CONSUMED 1u  /* sample: taken at a hook for CPU time burned before it, so the stack is late */
 #define HB_RECF_INTERRUPTED 2u /* interval: ended by EINTR */
 #define HB_RECF_TIMEDOUT 4u  /* interval: ended by its time-out */
 #define HB_RECF_FAILED 8u    /* interval: the call returned another error */
-#define HB_RECF_HELD 32u /* with CONSUMED: since its last call the thread ran for longer than a signal takes to arrive, so the
-                          stack says little of where that time went; other samples of such runs do */
 #define HB_RECF_UNWOUND 16u  /* interval: left by an exception, cancellation or longjmp */
 
 /* A stack as a delta against the stack in the same thread's previous stack-carrying record.
@@ -293,7 +286,7 @@ enum {
 /* hb_rec_sample.kind */
 enum { HB_SAMPLE_SYNC = 1, /* a hook in a new tick */
        HB_SAMPLE_ENTER,    /* entering a call that parks: the thread may be blocked from here on */
-       HB_SAMPLE_PERIODIC, /* async, for the CPU profile */
+       HB_SAMPLE_PERIODIC, /* for the CPU profile: a signal, or a sampling point passed inside or before a call */
        HB_SAMPLE_GAP       /* async, CPU burned with no hook passed: timeline only */ };
 
 struct hb_rec_sample {
@@ -301,7 +294,10 @@ struct hb_rec_sample {
   uint32_t kind;
   uint32_t reserved;
   uint64_t cpu_ns;  /* thread CPU time (CLOCK_THREAD_CPUTIME_ID) at the sample; 0 = not read */
-  uint64_t object;  /* ENTER: lock address or descriptor; others 0 */
+  uint64_t weight_ns; /* PERIODIC: CPU time between the last sampling point of the record before and the last one passed
+                         since; 0: none was passed */
+  uint64_t object;  /* ENTER: lock address or descriptor; PERIODIC, outside of calls: where the run of work that it lies in
+                       began, as the return address of the call before; 0 unknown, or nobody signals the thread */
   struct hb_stack stack; /* program counters follow */
 };
 

@@ -42,6 +42,7 @@ type Config struct {
 	Features        uint32 // Feature…; all
 	Signal          int    // sampling signal; SIGURG
 	TickNs          uint64 // 1 ms
+	CPUPeriodNs     uint64 // CPU time of a thread per sampling point; 0: no CPU profile
 	AllocPeriod     uint64 // mean bytes between sampled allocations; 512 KiB; 1 = every one
 	AllocSlots      uint32 // sampled live addresses remembered per process, a power of two; 65536
 	CallThresholdNs uint64 // 0 records every blocking call
@@ -223,6 +224,7 @@ func (s *Segment) fillHeader() {
 	h.Features.Store(c.Features)
 	h.Signal.Store(uint32(c.Signal))
 	h.TickNs.Store(c.TickNs)
+	h.CPUPeriodNs.Store(c.CPUPeriodNs)
 	h.AllocPeriod.Store(c.AllocPeriod)
 	h.CallThresholdNs.Store(c.CallThresholdNs)
 	h.LockThresholdNs.Store(c.LockThresholdNs)
@@ -293,7 +295,7 @@ func (s *Segment) readHeader() error {
 	s.config = Config{
 		Threads: s.geo.Threads, Procs: s.geo.Procs, Rings: s.geo.Rings, RingBytes: int(s.geo.RingBytes),
 		Features: h.Features.Load(), Signal: int(h.Signal.Load()), TickNs: h.TickNs.Load(),
-		AllocPeriod: h.AllocPeriod.Load(), AllocSlots: h.AllocSlots.Load(),
+		CPUPeriodNs: h.CPUPeriodNs.Load(), AllocPeriod: h.AllocPeriod.Load(), AllocSlots: h.AllocSlots.Load(),
 		CallThresholdNs: h.CallThresholdNs.Load(), LockThresholdNs: h.LockThresholdNs.Load(),
 		ReleaseDebtNs: h.ReleaseDebtNs.Load(), CyclesMult: h.CyclesMult.Load(),
 	}

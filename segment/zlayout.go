@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "64b37685e80f4d0dc3bdddb7b93319dcd3cf59a30e407290cf903502d36ade03"
+const layoutSHA256 = "0de4027da2df6a0ea589c9e0371a9136200be455111ec4d05e95b654865d5a75"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -37,7 +37,6 @@ const (
 	RecFlagInterrupted     = 2                  // HB_RECF_INTERRUPTED
 	RecFlagTimedout        = 4                  // HB_RECF_TIMEDOUT
 	RecFlagFailed          = 8                  // HB_RECF_FAILED
-	RecFlagHeld            = 32                 // HB_RECF_HELD
 	RecFlagUnwound         = 16                 // HB_RECF_UNWOUND
 	StackFull              = 1                  // HB_STACK_FULL
 	StackNone              = 2                  // HB_STACK_NONE
@@ -62,7 +61,6 @@ const (
 	StateBlocked           = 2                  // HB_BLOCKED
 	StateExited            = 3                  // HB_EXITED
 	StateMasked            = 4                  // HB_MASKED
-	StateAsked             = 5                  // HB_ASKED
 	AskPeriodic            = 1                  // HB_ASK_PERIODIC
 	AskGap                 = 2                  // HB_ASK_GAP
 	RecTypePad             = 0                  // HB_REC_PAD
@@ -122,7 +120,8 @@ type Header struct {
 	CyclesMult       atomic.Uint64
 	Cookie           atomic.Uint32
 	AllocSlots       atomic.Uint32
-	Reserved0        [8]atomic.Uint64
+	CPUPeriodNs      atomic.Uint64
+	Reserved0        [7]atomic.Uint64
 	_                [40]byte
 	Tick             atomic.Uint64
 	_                [56]byte
@@ -167,10 +166,7 @@ type Proc struct {
 type Thread struct {
 	State         atomic.Uint32
 	Ask           atomic.Uint32
-	AskedNs       atomic.Uint64
-	AskLeave      atomic.Uint32
-	Pad1          atomic.Uint32
-	Reserved4     [5]atomic.Uint64
+	Reserved4     [7]atomic.Uint64
 	UID           atomic.Uint32
 	Proc          atomic.Uint32
 	ProcUID       atomic.Uint32
@@ -294,18 +290,19 @@ func (v *Stack) Encode(b []byte) {
 	binary.LittleEndian.PutUint32(b[12:], v.Reserved2)
 }
 
-// RecSample is struct hb_rec_sample, 64 bytes.
+// RecSample is struct hb_rec_sample, 72 bytes.
 type RecSample struct {
 	Rec      Rec
 	Kind     uint32
 	Reserved uint32
 	CPUNs    uint64
+	WeightNs uint64
 	Object   uint64
 	Stack    Stack
 }
 
 // RecSampleBytes is sizeof(struct hb_rec_sample).
-const RecSampleBytes = 64
+const RecSampleBytes = 72
 
 // Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
 func (v *RecSample) Decode(b []byte) bool {
@@ -316,8 +313,9 @@ func (v *RecSample) Decode(b []byte) bool {
 	v.Kind = binary.LittleEndian.Uint32(b[24:])
 	v.Reserved = binary.LittleEndian.Uint32(b[28:])
 	v.CPUNs = binary.LittleEndian.Uint64(b[32:])
-	v.Object = binary.LittleEndian.Uint64(b[40:])
-	v.Stack.Decode(b[48:])
+	v.WeightNs = binary.LittleEndian.Uint64(b[40:])
+	v.Object = binary.LittleEndian.Uint64(b[48:])
+	v.Stack.Decode(b[56:])
 	return true
 }
 
@@ -328,8 +326,9 @@ func (v *RecSample) Encode(b []byte) {
 	binary.LittleEndian.PutUint32(b[24:], v.Kind)
 	binary.LittleEndian.PutUint32(b[28:], v.Reserved)
 	binary.LittleEndian.PutUint64(b[32:], v.CPUNs)
-	binary.LittleEndian.PutUint64(b[40:], v.Object)
-	v.Stack.Encode(b[48:])
+	binary.LittleEndian.PutUint64(b[40:], v.WeightNs)
+	binary.LittleEndian.PutUint64(b[48:], v.Object)
+	v.Stack.Encode(b[56:])
 }
 
 // RecInterval is struct hb_rec_interval, 88 bytes.
@@ -814,8 +813,10 @@ var (
 	_ = [unsafe.Sizeof(Header{}.Cookie) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Header{}.AllocSlots) - 148]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Header{}.AllocSlots) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Header{}.Reserved0) - 152]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Header{}.Reserved0) - 64]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.CPUPeriodNs) - 152]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Header{}.CPUPeriodNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.Reserved0) - 160]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Header{}.Reserved0) - 56]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Header{}.Tick) - 256]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Header{}.Tick) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Header{}.HeartbeatNs) - 320]struct{}{} == [0]struct{}{}
@@ -880,14 +881,8 @@ var (
 	_ = [unsafe.Sizeof(Thread{}.State) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.Ask) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Thread{}.Ask) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Thread{}.AskedNs) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Thread{}.AskedNs) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Thread{}.AskLeave) - 16]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Thread{}.AskLeave) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Thread{}.Pad1) - 20]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Thread{}.Pad1) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Thread{}.Reserved4) - 24]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Thread{}.Reserved4) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Thread{}.Reserved4) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Thread{}.Reserved4) - 56]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.UID) - 64]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Thread{}.UID) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.Proc) - 68]struct{}{} == [0]struct{}{}
@@ -998,11 +993,13 @@ var (
 	_ = [unsafe.Sizeof(RecSample{}.Reserved) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(RecSample{}.CPUNs) - 32]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecSample{}.CPUNs) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(RecSample{}.Object) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecSample{}.WeightNs) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecSample{}.WeightNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecSample{}.Object) - 48]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecSample{}.Object) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(RecSample{}.Stack) - 48]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecSample{}.Stack) - 56]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecSample{}.Stack) - 16]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(RecSample{}) - 64]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecSample{}) - 72]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(RecInterval{}.Rec) - 0]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecInterval{}.Rec) - 24]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(RecInterval{}.StartNs) - 24]struct{}{} == [0]struct{}{}

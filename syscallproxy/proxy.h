@@ -6,8 +6,8 @@
  *     RUNNING --CAS, thread---> BLOCKED ----------- store, thread -----------> RUNNING
  *     RUNNING --CAS, thread---> EXITED
  *
- * While the target has the signal blocked the thread rests in MASKED, not RUNNING, and is asked (ASKED) instead of
- * signalled: see segment/layout.h and sampler/mask.h.
+ * While the target has the signal blocked the thread rests in MASKED, not RUNNING, and is never signalled: see
+ * segment/layout.h and sampler/mask.h.
  *
  * The sampler signals only after it has won RUNNING -> SIGNALLED, so a thread that is BLOCKED is never signalled.
  * A thread that finds SIGNALLED on its way into a call has a signal on its way to it and takes it here, before
@@ -53,10 +53,6 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, uin
   uint64_t all = ~0ull, old = 0, ours = hb_signal_bit();
   uint32_t tries = 0, x = hb_load_acquire(&s->state);
   b->passive = 0;
-  if (x == HB_ASKED && hb_cas_seq(&s->state, &x, (uint32_t)HB_MASKED)) {
-    hb_take_sample(t, hb_load_relaxed(&s->ask), 0, NULL, frame, HB_RECF_CONSUMED);
-    x = HB_MASKED;
-  }
   if (x == HB_MASKED && hb_cas_seq(&s->state, &x, to)) { /* no signal can be in flight: nothing else to wait for */
     t->outer_sp = sp;
     return;
@@ -74,7 +70,7 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, uin
       hb_store_release(&s->state, t->rest);
       continue;
     }
-    if (x == HB_ASKED || x == HB_MASKED || x == HB_RUNNING) { /* asked in this moment, or rest was stale */
+    if (x == HB_MASKED || x == HB_RUNNING) { /* rest was stale */
       hb_store_release(&s->state, t->rest);
       continue;
     }
@@ -86,9 +82,7 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, uin
     char info[128];
     long got = hb_sys4(HB_SYS_rt_sigtimedwait, &ours, info, &wait, 8);
     if (got == (long)hb.signal && hb_load_acquire(&s->state) == HB_SIGNALLED) {
-      uint64_t ran = hb_stamp_ns(t->left_stamp, hb_stamp());
-      hb_take_sample(t, hb_load_relaxed(&s->ask), 0, NULL, frame,
-                     HB_RECF_CONSUMED | (ran * 4 >= t->latency_ns * 5 ? HB_RECF_HELD : 0u));
+      hb_take_sample(t, hb_load_relaxed(&s->ask), 0, NULL, frame, HB_RECF_CONSUMED);
       hb_store_release(&s->state, (uint32_t)HB_RUNNING);
     } else if (++tries >= HB_CONSUME_TRIES) { /* announced, never sent: whoever announced it is gone or starved */
       x = HB_SIGNALLED;

@@ -27,7 +27,7 @@ type Ns int64
 type Kind uint8
 
 const (
-	KindCPU         Kind = iota + 1 // periodic async sample; CPU is its weight. The CPU profile is computed from these (and KindThreadExit's rest) alone
+	KindCPU         Kind = iota + 1 // sample for the CPU profile, which is computed from these (and KindThreadExit's rest) alone. CPU is its weight, 0 when no sampling point was passed; Hook the call that it lies in, or 0 and Object where the run of work began that it lies in
 	KindGap                         // async sample of a thread that burned CPU and passed no hook: timeline only
 	KindSync                        // sample taken at a hook in a new tick: timeline only
 	KindEnter                       // entered a call that parks; the thread may be blocked from here on
@@ -49,7 +49,7 @@ const (
 	FlagStackCut     Flags = 1 << iota // callers are missing at the root end
 	FlagStackGuessed                   // at least one frame was found by a guess
 	FlagStackOmitted                   // frames are missing in the middle; a marker frame says how many
-	FlagLate                           // the sample was taken when a call was entered, after the signal was due
+	FlagLate                           // the sample was taken when a call was entered, for work before it
 	FlagInterrupted                    // interval ended by EINTR
 	FlagTimedOut                       // interval ended by its time-out: nobody released it
 	FlagFailed                         // interval ended in another error
@@ -81,7 +81,7 @@ type Event struct {
 	Same     uint32   // frames, counted from the root, that are the same invocations as in the thread's previous event with a stack
 	Count    uint32   // samples merged into this event; 1 for intervals
 	CPU      int64    // ns of thread CPU time this event stands for (KindCPU, KindThreadExit)
-	Object   uint64   // lock, futex or allocation address, or descriptor
+	Object   uint64   // lock, futex or allocation address, or descriptor; KindCPU: return address of the call before the run of work, 0 unknown
 	Object2  uint64   // condition wait: the mutex
 	Size     uint64   // allocation: bytes asked for
 	Weight   uint64   // allocation: bytes this sample stands for; objects = Weight/Size

@@ -32,10 +32,10 @@ func TestRecords(t *testing.T) {
 		{"periodic, consumed at an entry", func(g *agent) []byte {
 			s, tail := g.delta(pcs(1), noLimit)
 			s.Flags |= segment.StackCut | segment.StackGuessed | segment.StackOmitted
-			r := segment.RecSample{Rec: g.rec(segment.RecTypeSample, 0, T), Kind: segment.SamplePeriodic, CPUNs: 1500, Stack: s}
+			r := segment.RecSample{Rec: g.rec(segment.RecTypeSample, 0, T), Kind: segment.SamplePeriodic, CPUNs: 1500, WeightNs: 300, Object: 0x77, Stack: s}
 			r.Rec.Flags = segment.RecFlagConsumed
 			return record(&r, segment.RecSampleBytes, tail)
-		}, trace.Event{Kind: trace.KindCPU, Time: T, Start: T, Stack: 1, Count: 1, CPU: 500,
+		}, trace.Event{Kind: trace.KindCPU, Time: T, Start: T, Stack: 1, Count: 1, CPU: 300, Object: 0x77,
 			Flags: trace.FlagLate | trace.FlagStackCut | trace.FlagStackGuessed | trace.FlagStackOmitted}},
 		{"call", func(g *agent) []byte {
 			return g.interval(hooks.Read, T-500, T, func(r *segment.RecInterval) {
@@ -313,7 +313,7 @@ func TestMerge(t *testing.T) {
 	)
 	// The same addresses, yet the leaf is another invocation.
 	s, tail := g.delta(pcs(1, 3), 1)
-	r := segment.RecSample{Rec: g.rec(segment.RecTypeSample, 0, 170*ms), Kind: segment.SamplePeriodic, CPUNs: cpu + 50, Stack: s}
+	r := segment.RecSample{Rec: g.rec(segment.RecTypeSample, 0, 170*ms), Kind: segment.SamplePeriodic, CPUNs: cpu + 50, WeightNs: 50, Stack: s}
 	k.put(record(&r, segment.RecSampleBytes, tail))
 	k.EndPass()
 	k.EndPass()
@@ -392,5 +392,32 @@ func TestAllocWeights(t *testing.T) {
 		if got := allocWeight(c.size, c.period); got != c.want {
 			t.Errorf("allocWeight(%d, %d) = %d, want %d", c.size, c.period, got, c.want)
 		}
+	}
+}
+
+// TestWeightsAddUp: what samples weigh and what is left at the exit are together the CPU time that was used, also when
+// records are lost or claim more than there was.
+func TestWeightsAddUp(t *testing.T) {
+	k := newKit(t, Config{})
+	g := newAgent(1, 1)
+	k.put(g.thread(1)) // CPU time 1000 at its start
+	for i, weight := range []uint64{300, 0, 1 << 40, 200} {
+		s, tail := g.delta(pcs(1), noLimit)
+		cpu := 2000 + uint64(i)*1000
+		r := segment.RecSample{Rec: g.rec(segment.RecTypeSample, 0, trace.Ns(10+i)), Kind: segment.SamplePeriodic, CPUNs: cpu, WeightNs: weight, Stack: s}
+		k.put(record(&r, segment.RecSampleBytes, tail))
+	}
+	k.put(g.exit(100, 5500))
+	k.Flush()
+	var sum, rest int64
+	for _, e := range k.events {
+		sum += e.CPU
+		if e.Kind == trace.KindThreadExit {
+			rest = e.CPU
+		}
+	}
+	// 300 of 1000; nothing; all 2700 up to 4000; 200 of 1000; the exit has the other 800 and the last 500
+	if sum != 4500 || rest != 1300 {
+		t.Errorf("weights add up to %d, of it %d at the exit; 4500 ns were used, 1300 behind the last sampling point", sum, rest)
 	}
 }

@@ -108,55 +108,39 @@ func (a *Assembler) sample(t *thread, h *segment.Rec, rec []byte, e *trace.Event
 		return false
 	}
 	if e.Kind == trace.KindCPU {
-		e.CPU = t.cpuSince(r.CPUNs)
-		t.holdLate(e, h.Flags)
-	} else {
-		t.cpuSeen = max(t.cpuSeen, r.CPUNs)
+		e.CPU, e.Object = t.cpuPassed(r.CPUNs, r.WeightNs), r.Object
 	}
 	t.noteEnter(e)
 	a.emit(t, e)
 	return true
 }
 
-// cpuSince is what a thread used since its last KindCPU, now being its thread CPU time; 0 when that was not read.
-// So the weights of a thread's periodic samples and of its exit add up to the CPU time that it used, whatever
-// was lost in between.
-func (t *thread) cpuSince(now uint64) int64 {
-	if now == 0 || now > math.MaxInt64 {
+// cpuPassed books the CPU time up to the last sampling point that a thread passed (sampler/points.h): weight of it,
+// now being its CPU time. So the weights of a thread's samples and of its exit add up to the CPU time that it used,
+// whatever was lost in between.
+func (t *thread) cpuPassed(now, weight uint64) int64 {
+	if !t.cpuUsed(now) || now <= t.cpuLast {
 		return 0
+	}
+	d := min(weight, now-t.cpuLast)
+	t.cpuLast += d
+	return int64(d)
+}
+
+// cpuRest books what a thread used since the last sampling point, now being its CPU time at its end.
+func (t *thread) cpuRest(now uint64) int64 { return t.cpuPassed(now, math.MaxInt64) }
+
+// cpuUsed takes up a thread's CPU time; false when it says nothing.
+func (t *thread) cpuUsed(now uint64) bool {
+	if now == 0 || now > math.MaxInt64 {
+		return false
 	}
 	t.cpuSeen = max(t.cpuSeen, now)
 	if !t.cpuKnown {
 		t.cpuKnown = true
 		t.cpuBase, t.cpuLast = now, now
-		return 0
 	}
-	if now <= t.cpuLast {
-		return 0
-	}
-	d := now - t.cpuLast
-	t.cpuLast = now
-	return int64(d)
-}
-
-// maxHeld is how many late samples in a row give their weight away before one is believed after all.
-const maxHeld = 64
-
-// holdLate keeps the CPU profile from naming the calls before which work was done. A sample that was asked for during
-// a long run of work and taken only at the next call says where the run ended, not where its time went; the ones
-// that were delivered during such runs say that. So it becomes a timeline sample, and its weight goes to the
-// next sample of the thread that was delivered. Runs shorter than a signal takes are never sampled otherwise, and
-// their late samples count as they are.
-func (t *thread) holdLate(e *trace.Event, flags uint8) {
-	switch {
-	case flags&segment.RecFlagHeld != 0 && flags&segment.RecFlagConsumed != 0 && t.heldCount < maxHeld:
-		t.held += e.CPU
-		t.heldCount++
-		e.Kind, e.CPU = trace.KindGap, 0
-	case flags&segment.RecFlagHeld != 0, flags&segment.RecFlagConsumed == 0 && e.Hook == 0:
-		e.CPU += t.held
-		t.held, t.heldCount = 0, 0
-	}
+	return true
 }
 
 // noteEnter keeps the stack that an unfinished wait will need.
@@ -265,8 +249,7 @@ func (a *Assembler) exit(t *thread, rec []byte, e *trace.Event) bool {
 
 // ended delivers a thread's last event. cpu is its thread CPU time then, as far as known.
 func (a *Assembler) ended(t *thread, at trace.Ns, cpu uint64) {
-	rest := t.cpuSince(cpu) + t.held
-	t.held = 0
+	rest := t.cpuRest(cpu)
 	t.exited, t.exitPass = true, a.pass
 	t.meta.End = max(at, t.meta.Start, t.seen) // its process may have ended while it ran on
 	t.setCPU()

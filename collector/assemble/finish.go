@@ -276,10 +276,6 @@ func (a *Assembler) FinishOpen(now trace.Ns) {
 			continue
 		}
 		a.begin(t, now)
-		if t.held > 0 {
-			a.emit(t, &trace.Event{Kind: trace.KindCPU, Flags: trace.FlagNoStack | trace.FlagLate, Time: now, Start: now, Count: 1, CPU: t.held})
-			t.held = 0
-		}
 		if t.final != nil {
 			a.open(t, now)
 			a.tailLost(t, now)

@@ -169,7 +169,7 @@ func (g *agent) module(time trace.Ns, path string, lo, hi, bias uint64) []byte {
 
 func (g *agent) sample(kind uint32, hook trace.HookID, time trace.Ns, cpu uint64, stack []uint64) []byte {
 	s, tail := g.delta(stack, noLimit)
-	r := segment.RecSample{Rec: g.rec(segment.RecTypeSample, hook, time), Kind: kind, CPUNs: cpu, Stack: s}
+	r := segment.RecSample{Rec: g.rec(segment.RecTypeSample, hook, time), Kind: kind, CPUNs: cpu, WeightNs: cpu, Stack: s} // all since the last sample: more is not to be had
 	return record(&r, segment.RecSampleBytes, tail)
 }
 

@@ -34,8 +34,8 @@ func comments(src trace.Source, t *weigh.Table) []string {
 		if d.ThreadCPU > 0 {
 			used = time.Duration(d.ThreadCPU).String()
 		}
-		say("cpu: %v in the profile, of it %v after threads' last samples (kind=tail), %v by samples taken late, at the next call; used by the threads: %s",
-			time.Duration(t.Total[weigh.CPU]), time.Duration(d.TailCPU), time.Duration(d.LateCPU), used)
+		say("cpu: %v in the profile, of it %v after threads' last samples (kind=tail), %v by samples taken late, at the next call, %v noticed so late and shared out over samples of the same runs of work; used by the threads: %s",
+			time.Duration(t.Total[weigh.CPU]), time.Duration(d.TailCPU), time.Duration(d.LateCPU), time.Duration(d.SharedCPU), used)
 	}
 	if m.CallThresholdNs > 0 || m.LockThresholdNs > 0 {
 		say("blocked: waits from %v and calls from %v on; shorter ones are in no stack",

@@ -59,6 +59,9 @@ func (f *facts) doubts(brief bool) []doubtLine {
 		if cpu := f.weights.Total[weigh.CPU]; d.LateCPU > 0 && cpu > 0 {
 			c = append(c, percent(float64(d.LateCPU), float64(cpu))+" of CPU time sampled late, at the next call")
 		}
+		if cpu := f.weights.Total[weigh.CPU]; d.SharedCPU > 0 && cpu > 0 {
+			c = append(c, percent(float64(d.SharedCPU), float64(cpu))+" noticed late and placed by other samples of the same runs of work")
+		}
 	}
 	line("samples", false, c)
 

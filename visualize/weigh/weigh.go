@@ -94,7 +94,8 @@ type Doubt struct {
 	Unsymbolised uint64 // leaf has no function name
 	Lost         uint64 // records lost, as the stream says
 	TailCPU      int64  // ns of CPU time that no sample stands for
-	LateCPU      int64  // ns of CPU time of samples that were taken at a call, after the work that they were due in
+	LateCPU      int64  // ns of CPU time of samples that were taken at a call, for the work before it, and are booked there
+	SharedCPU    int64  // ns of CPU time noticed so late and shared out over samples of runs of the same origin
 	ThreadCPU    int64  // ns of CPU time the threads used; -1 where not known of all
 	FreesUnmet   uint64 // frees of allocations that the stream does not have
 }
@@ -115,6 +116,7 @@ type collector struct {
 	last   map[trace.ThreadID]trace.StackID
 	lock   *Locking
 	live   heap
+	runs   runs
 	want   [NumValues]bool
 }
 
@@ -123,7 +125,7 @@ func Collect(src trace.Source, o Options) (*Table, error) {
 	c := &collector{
 		src: src, o: o, t: &Table{Frames: frames.New(src)},
 		index: map[Key]int32{}, procOf: map[trace.ThreadID]trace.ProcID{}, start: map[trace.ThreadID]trace.Addr{},
-		last: map[trace.ThreadID]trace.StackID{}, live: newHeap(),
+		last: map[trace.ThreadID]trace.StackID{}, live: newHeap(), runs: runs{},
 	}
 	for v := range NumValues {
 		c.want[v] = o.Values == nil
@@ -191,12 +193,10 @@ func (c *collector) event(e *trace.Event) {
 	}
 	switch e.Kind {
 	case trace.KindCPU:
-		r := c.row(e, KindCPU, 0)
+		r := c.row(e, KindCPU, e.Hook)
 		r.Values[Samples] += int64(max(e.Count, 1))
 		r.Values[CPU] += max(e.CPU, 0)
-		if e.Flags&trace.FlagLate != 0 {
-			c.t.Doubt.LateCPU += max(e.CPU, 0)
-		}
+		c.runs.sample(c, e, c.index[r.Key])
 	case trace.KindThreadExit:
 		if e.CPU > 0 {
 			c.t.Doubt.TailCPU += e.CPU
@@ -316,6 +316,7 @@ func (c *collector) at(k Key, thread trace.ThreadID, kind Kind) *Row {
 
 func (c *collector) finish() {
 	c.t.Doubt.FreesUnmet = c.live.unmet()
+	c.runs.share(c)
 	for i := range c.rows {
 		r := &c.rows[i]
 		r.Values[Wall] = r.Values[CPU] + r.Values[Blocked]

@@ -1,0 +1,71 @@
+/* points.h: where in its own CPU time a thread is to be sampled.
+ *
+ * A thread's CPU time is cut into strata of cpu_period_ns, and one sampling point lies at a random place in each, drawn
+ * before anybody knows what the thread will be doing there. The thread itself notices that it has passed a point, at
+ * the calls that can sleep: on leaving one, the point lies inside the call, and the call's stack is exactly where the time
+ * went, in the kernel or not; on entering one, it lies in the run of work since the last call, of which signals that the
+ * sampler sent at random moments of such runs tell more. So both carry where the run began, and the weight of
+ * points noticed late is shared out over the signals that arrived in runs of the same origin (visualize/weigh). A point's weight is the CPU time since the point before, so
+ * the weights of a thread add up to its CPU time, to the last point, whoever noticed them.
+ *
+ * Noticing costs one comparison and no system call: CPU time never runs faster than the clock, so a point that is
+ * `d` ns of CPU time away is not reached before `d` ns have gone by (cpu_bound). Only then is the thread's CPU clock
+ * read, and the bound moved on. Since the bound was not passed at the hook before, a point that has been passed lies
+ * between the two hooks: nothing is attributed to the wrong side of a call. A thread that sleeps most of the time reads
+ * its clock about log2(period / time awake) times per point. */
+#ifndef HB_POINTS_H
+#define HB_POINTS_H
+
+#include "agent/state.h"
+
+#define HB_POINT_NEVER (UINT64_MAX / 4) /* stamps from now */
+
+/* hook path; one comparison */
+HB_INLINE int hb_point_near(const struct hb_tls *t, uint64_t stamp) { return (int64_t)(stamp - t->cpu_bound) >= 0; }
+
+/* Are this thread's samples taken by signal? Otherwise it takes them all itself, at hooks. */
+HB_INLINE int hb_signalled(const struct hb_tls *t) {
+  return t->rest == HB_RUNNING &&
+         !(hb_load_relaxed(&hb.slot->flags) & (HB_PROCF_SYNC_ONLY | HB_PROCF_HANDLER_CHAINED));
+}
+
+static void hb_point_draw(struct hb_tls *t) {
+  uint64_t x = t->random;
+  x ^= x << 13, x ^= x >> 7, x ^= x << 17; /* xorshift64, Marsaglia 2003 */
+  t->random = x;
+  t->cpu_next = t->cpu_stratum + (uint64_t)(((unsigned __int128)x * hb.cpu_period_ns) >> 64);
+  t->cpu_stratum += hb.cpu_period_ns;
+}
+
+static void hb_point_bound(struct hb_tls *t, uint64_t cpu, uint64_t stamp) {
+  t->cpu_bound = stamp + (uint64_t)(((unsigned __int128)(t->cpu_next - cpu) * hb.stamps_mult) >> 20);
+}
+
+/* A thread's CPU time begins to be sampled. hook path */
+static void hb_points_begin(struct hb_tls *t, uint64_t cpu) {
+  t->cpu_passed = t->cpu_stratum = cpu;
+  t->cpu_bound = hb_stamp() + HB_POINT_NEVER;
+  if (!hb.cpu_period_ns) return;
+  hb_point_draw(t);
+  hb_point_bound(t, cpu, hb_stamp());
+}
+
+/* The thread has used `cpu` ns by now: passes the points up to there and returns their weight, ns; 0 when there were
+ * none. signal-safe */
+static uint64_t hb_points_pass(struct hb_tls *t, uint64_t cpu, uint64_t stamp) {
+  uint64_t from = t->cpu_passed, period = hb.cpu_period_ns;
+  if (!period) {
+    t->cpu_bound = stamp + HB_POINT_NEVER;
+    return 0;
+  }
+  if (cpu > t->cpu_stratum + 1024 * period) /* strata of a long call, all alike */
+    t->cpu_stratum += (cpu - t->cpu_stratum) / period * period - period;
+  while (t->cpu_next <= cpu) {
+    t->cpu_passed = t->cpu_next;
+    hb_point_draw(t);
+  }
+  hb_point_bound(t, cpu, stamp);
+  return t->cpu_passed - from;
+}
+
+#endif
