@@ -48,7 +48,7 @@ const (
 )
 
 var allowed = map[trace.Kind]fields{
-	trace.KindCPU:         fCPU | fStart | fMerge,
+	trace.KindCPU:         fCPU | fObject | fStart | fMerge,
 	trace.KindGap:         fCPU | fStart | fMerge,
 	trace.KindSync:        fObject | fStart | fMerge,
 	trace.KindEnter:       fObject | fStart | fMerge,
@@ -164,6 +164,10 @@ func (c *checker) eventFields(e *trace.Event, may fields, bad func(string, ...an
 		}
 	}
 	switch e.Kind {
+	case trace.KindCPU:
+		if e.Hook != 0 && (e.Object != 0 || e.Flags&trace.FlagLate != 0) {
+			bad("lies inside a call and in a run of work as well")
+		}
 	case trace.KindAlloc:
 		if e.Object == 0 {
 			bad("allocated nothing")
