@@ -15,8 +15,8 @@ enum {
   HB_SYS_rt_sigaction = 13, HB_SYS_rt_sigprocmask = 14, HB_SYS_madvise = 28, HB_SYS_getpid = 39,
   HB_SYS_socket = 41, HB_SYS_connect = 42, HB_SYS_sendto = 44, HB_SYS_recvmsg = 47, HB_SYS_setsockopt = 54,
   HB_SYS_readlink = 89, HB_SYS_getrusage = 98, HB_SYS_getppid = 110, HB_SYS_rt_sigtimedwait = 128, HB_SYS_prctl = 157,
-  HB_SYS_gettid = 186, HB_SYS_futex = 202, HB_SYS_clock_gettime = 228, HB_SYS_exit_group = 231,
-  HB_SYS_prlimit64 = 302, HB_SYS_seccomp = 317,
+  HB_SYS_gettid = 186, HB_SYS_futex = 202, HB_SYS_io_getevents = 208, HB_SYS_clock_gettime = 228, HB_SYS_exit_group = 231,
+  HB_SYS_prlimit64 = 302, HB_SYS_seccomp = 317, HB_SYS_io_uring_enter = 426,
 };
 
 /* A system call without libc: errno is not touched; failure is -errno in the result. signal-safe */
@@ -74,5 +74,14 @@ HB_SYMVER(pthread_cond_wait, "GLIBC_2.3.2");
 HB_SYMVER(pthread_cond_timedwait, "GLIBC_2.3.2");
 HB_SYMVER(pthread_cond_signal, "GLIBC_2.3.2");
 HB_SYMVER(pthread_cond_broadcast, "GLIBC_2.3.2");
+
+/* System calls that can sleep, and the hook that each is recorded as when a program makes it by syscall(2). */
+#define HB_SLEEPING_SYSCALLS(X)                                                                                       \
+  X(0, read) X(1, write) X(7, poll) X(17, pread64) X(18, pwrite64) X(19, readv) X(20, writev) X(23, select)           \
+  X(34, pause) X(35, nanosleep) X(42, connect) X(43, accept) X(44, sendto) X(45, recvfrom) X(46, sendmsg)             \
+  X(47, recvmsg) X(61, wait4) X(73, flock) X(74, fsync) X(75, fdatasync) X(128, sigtimedwait) X(130, sigsuspend)      \
+  X(208, io_getevents) X(230, clock_nanosleep) X(232, epoll_wait) X(247, waitid) X(270, pselect) X(271, ppoll)        \
+  X(275, splice) X(281, epoll_pwait) X(288, accept4) X(295, preadv) X(296, pwritev) X(299, recvmmsg) X(307, sendmmsg) \
+  X(318, getrandom) X(327, preadv2) X(328, pwritev2) X(426, io_uring_enter) X(441, epoll_pwait2) X(449, futex_wait)
 
 #endif

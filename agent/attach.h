@@ -80,6 +80,7 @@ static int hb_module_visit(struct dl_phdr_info *info, size_t size, void *arg) {
     if (a + p->p_memsz > hi) hi = a + p->p_memsz;
   }
   if (lo >= hi) return 0;
+  if ((uintptr_t)hb_real.malloc - lo < hi - lo) hb.malloc_lo = lo, hb.malloc_hi = hi;
   const char *path = info->dlpi_name ? info->dlpi_name : "";
   if (hb_vdso_base >= lo && hb_vdso_base < hi) path = "[vdso]";
   size_t n = hb_strlen(path);

@@ -12,7 +12,7 @@
 struct hb_real {
 #define HB_HOOK(id, symbol, class, object, parks, version) void *symbol;
 #include "hooks/table.h"
-  void *pthread_rwlock_tryrdlock, *pthread_rwlock_trywrlock;
+  void *pthread_rwlock_tryrdlock, *pthread_rwlock_trywrlock, *pthread_spin_trylock, *mtx_trylock;
   void *pthread_attr_getstacksize;
   void *gnu_get_libc_version;
   void *errno_location;
@@ -62,6 +62,8 @@ static HB_NOINLINE void hb_resolve_all(void) {
 #include "hooks/table.h"
   hb_real.pthread_rwlock_tryrdlock = hb_resolve("pthread_rwlock_tryrdlock", NULL);
   hb_real.pthread_rwlock_trywrlock = hb_resolve("pthread_rwlock_trywrlock", NULL);
+  hb_real.pthread_spin_trylock = hb_resolve("pthread_spin_trylock", NULL);
+  hb_real.mtx_trylock = hb_resolve("mtx_trylock", NULL);
   hb_real.pthread_attr_getstacksize = hb_resolve("pthread_attr_getstacksize", NULL);
   hb_real.gnu_get_libc_version = hb_resolve("gnu_get_libc_version", NULL);
   hb_real.errno_location = hb_resolve("__errno_location", NULL);
@@ -71,6 +73,35 @@ static HB_NOINLINE void hb_resolve_all(void) {
   hb_store_release(&hb.resolved, (uint64_t)1);
 }
 
+/* A function that nobody had when the program started: its library may have been loaded since (libpthread and librt
+ * before glibc 2.34, libaio). The loader's list is only read, while the loader says that it is in order. A miss is looked
+ * for again, but not often: programs probe for what they do not have. hook path */
+static HB_NOINLINE void *hb_resolve_late(void **slot, const char *name, const char *version) {
+  static _Atomic uint32_t busy;
+  static struct hb_objects now;
+  uint32_t none = 0;
+  hb_resolve_all();
+  if (*slot || !&_r_debug || _r_debug.r_state != RT_CONSISTENT || !hb_cas_seq(&busy, &none, 1)) return *slot;
+  now.n = now.seen_self = 0;
+  for (const struct link_map *l = _r_debug.r_map; l; l = l->l_next)
+    hb_objects_add(&now, l->l_addr, (const Elf64_Dyn *)l->l_ld);
+  void *p = NULL;
+  for (int i = 0; i < now.n && !p && *version; i++) p = hb_object_find(&now.o[i], name, version);
+  for (int i = 0; i < now.n && !p; i++) p = hb_object_find(&now.o[i], name, NULL);
+  if (p) __atomic_store_n(slot, p, __ATOMIC_RELEASE);
+  hb_store_release(&busy, 0u);
+  return p;
+}
+
+enum {
+#define HB_HOOK(id, symbol, class, object, parks, version) HB_VERSION_LINE_##symbol,
+#include "hooks/table.h"
+};
+static const char *const hb_versions[] = {
+#define HB_HOOK(id, symbol, class, object, parks, version) version,
+#include "hooks/table.h"
+};
+
 /* Set errno the way the missing function would have. hook path */
 static long hb_fail(int error) {
   if (hb_real.errno_location) *((int *(*)(void))hb_real.errno_location)() = error;
@@ -79,7 +110,9 @@ static long hb_fail(int error) {
 }
 
 /* The typed function behind wrapper `symbol`; NULL when the system has none. */
-#define HB_REAL(type, symbol) \
-  ((type)(HB_LIKELY(hb_real.symbol != NULL) ? hb_real.symbol : (hb_resolve_all(), hb_real.symbol)))
+#define HB_REAL(type, symbol)                        \
+  ((type)(HB_LIKELY(hb_real.symbol != NULL)          \
+              ? hb_real.symbol                       \
+              : hb_resolve_late(&hb_real.symbol, #symbol, hb_versions[HB_VERSION_LINE_##symbol])))
 
 #endif

@@ -122,6 +122,7 @@ struct hb_process {
   uint64_t lock_threshold_ns, release_debt_ns;
   uintptr_t main_stack_lo, main_stack_hi;
   uintptr_t self_lo, self_hi; /* our own text: never part of a stack */
+  uintptr_t malloc_lo, malloc_hi; /* the object that malloc comes from */
   uintptr_t start_lo, start_hi; /* of it, the function that threads start in: a stack is complete there */
   uint64_t default_stack;     /* bytes of a thread stack made without attributes */
   int (*lock_fast)(void *);   /* the real pthread_mutex_lock once the layout was recognised, else NULL */

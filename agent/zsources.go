@@ -17,11 +17,14 @@ var sources = []string{
 	"agent/thread.h",
 	"concurrentring/producer.h",
 	"hooks/alloc.h",
+	"hooks/c11.h",
 	"hooks/call.h",
 	"hooks/cond.h",
 	"hooks/jump.h",
 	"hooks/life.h",
 	"hooks/lock.h",
+	"hooks/map.h",
+	"hooks/stdio.h",
 	"hooks/table.h",
 	"hooks/wait.h",
 	"sampler/handler.h",
@@ -39,10 +42,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "fe32b2bcca000e1b7a1884cf05c0574b78c0ddcdeee474557a7e947d7df3565d"
+const sourcesSHA256 = "0482551f4270fc4923dc195013ecffdbd292c057e61e586a8c97c23822d4e731"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "921f0549d4b15f03e7fb3d06ce28314b781751b0e4f0fe0aafeb05500023f766",
+	"agent/hbagent_linux_amd64.so": "1eb7ee3f88090c42ddc95ef2252a981bb600686b38cd67c3b3b6cf8c7ea6f9a5",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -47,8 +47,8 @@ static HB_NOINLINE void hb_call_slow(struct hb_tls *t, struct hb_thread *s, uint
   hb_emit_interval(t, &i, frame);
 }
 
-/* How a call says that it failed: -1 and errno, or the error itself. */
-enum { HB_ERRNO, HB_ERROR };
+/* How a call says that it failed: -1 and errno, the error itself, or not in a way that is looked at. */
+enum { HB_ERRNO, HB_ERROR, HB_VALUE };
 
 HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, int64_t r, int style,
                              const void *frame) {
@@ -63,7 +63,7 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
   hb_store_relaxed(&s->in_hook, 0u);
   hb_store_relaxed(&s->calls, hb_load_relaxed(&s->calls) + 1);
   if (HB_UNLIKELY(stamp >= hb.call_threshold && (int64_t)stamp > 0))
-    hb_call_slow(t, s, hook, object, style == HB_ERRNO ? hb_result(r) : -r, hb_stamp_ns(0, stamp), frame);
+    hb_call_slow(t, s, hook, object, style == HB_ERRNO ? hb_result(r) : style == HB_ERROR ? -r : 0, hb_stamp_ns(0, stamp), frame);
 }
 
 /* The C name differs from the exported one, so that no header's declaration can disagree. */
@@ -117,6 +117,35 @@ HB_CALL(hb_ssize, sendfile64, FD, (int fd, int in, hb_dst at, size_t n), (fd, in
 HB_CALL(hb_ssize, splice, FD, (int fd, hb_dst at, int out, hb_dst oat, size_t n, unsigned flags), (fd, at, out, oat, n, flags))
 HB_CALL(hb_ssize, copy_file_range, FD, (int fd, hb_dst at, int out, hb_dst oat, size_t n, unsigned flags), (fd, at, out, oat, n, flags))
 HB_CALL(int, msync, p, (hb_dst p, size_t n, int flags), (p, n, flags))
+HB_CALL(hb_ssize, preadv2, FD, (int fd, hb_src v, int n, int64_t at, int flags), (fd, v, n, at, flags))
+HB_CALL(hb_ssize, pwritev2, FD, (int fd, hb_src v, int n, int64_t at, int flags), (fd, v, n, at, flags))
+HB_CALL(hb_ssize, preadv64v2, FD, (int fd, hb_src v, int n, int64_t at, int flags), (fd, v, n, at, flags))
+HB_CALL(hb_ssize, pwritev64v2, FD, (int fd, hb_src v, int n, int64_t at, int flags), (fd, v, n, at, flags))
+HB_CALL(hb_ssize, vmsplice, FD, (int fd, hb_src v, size_t n, unsigned flags), (fd, v, n, flags))
+HB_CALL(hb_ssize, tee, FD, (int fd, int out, size_t n, unsigned flags), (fd, out, n, flags))
+HB_CALL(int, tcdrain, FD, (int fd), (fd))
+HB_CALL(int, syncfs, FD, (int fd), (fd))
+HB_CALL(int, close, FD, (int fd), (fd))
+HB_CALL(int, lockf, FD, (int fd, int op, int64_t n), (fd, op, n))
+HB_CALL(int, lockf64, FD, (int fd, int op, int64_t n), (fd, op, n))
+HB_CALL(int, fallocate, FD, (int fd, int mode, int64_t at, int64_t n), (fd, mode, at, n))
+HB_CALL(int, fallocate64, FD, (int fd, int mode, int64_t at, int64_t n), (fd, mode, at, n))
+HB_CALL(hb_ssize, mq_receive, FD, (int fd, hb_dst p, size_t n, hb_dst prio), (fd, p, n, prio))
+HB_CALL(hb_ssize, mq_timedreceive, FD, (int fd, hb_dst p, size_t n, hb_dst prio, hb_src ts), (fd, p, n, prio, ts))
+HB_CALL(int, mq_send, FD, (int fd, hb_src p, size_t n, unsigned prio), (fd, p, n, prio))
+HB_CALL(int, mq_timedsend, FD, (int fd, hb_src p, size_t n, unsigned prio, hb_src ts), (fd, p, n, prio, ts))
+
+/* Opening a FIFO waits for its other end; any file system may be far away. The mode is read whether it was given or not. */
+HB_CALL(int, open, 0, (hb_src path, int flags, long mode), (path, flags, mode))
+HB_CALL(int, open64, 0, (hb_src path, int flags, long mode), (path, flags, mode))
+HB_CALL(int, openat, 0, (int at, hb_src path, int flags, long mode), (at, path, flags, mode))
+HB_CALL(int, openat64, 0, (int at, hb_src path, int flags, long mode), (at, path, flags, mode))
+HB_CALL(int, creat, 0, (hb_src path, unsigned mode), (path, mode))
+HB_CALL(int, creat64, 0, (hb_src path, unsigned mode), (path, mode))
+HB_CALL(int, __open_2, 0, (hb_src path, int flags), (path, flags))
+HB_CALL(int, __open64_2, 0, (hb_src path, int flags), (path, flags))
+HB_CALL(int, __openat_2, 0, (int at, hb_src path, int flags), (at, path, flags))
+HB_CALL(int, __openat64_2, 0, (int at, hb_src path, int flags), (at, path, flags))
 HB_CALL(int, sync_file_range, FD, (int fd, int64_t at, int64_t n, unsigned flags), (fd, at, n, flags))
 
 HB_CALL(int, poll, 0, (hb_dst p, unsigned long n, int ms), (p, n, ms))
@@ -135,6 +164,11 @@ HB_CALL(int, waitpid, (uint32_t)pid, (int pid, hb_dst status, int flags), (pid, 
 HB_CALL(int, wait3, 0, (hb_dst status, int flags, hb_dst ru), (status, flags, ru))
 HB_CALL(int, wait4, (uint32_t)pid, (int pid, hb_dst status, int flags, hb_dst ru), (pid, status, flags, ru))
 HB_CALL(int, waitid, (uint32_t)pid, (int type, unsigned pid, hb_dst info, int flags), (type, pid, info, flags))
+HB_CALL(int, thrd_sleep, 0, (hb_src ts, hb_dst rest), (ts, rest))
+HB_CALL(int, system, 0, (hb_src command), (command))
+HB_CALL(int, pclose, 0, (hb_dst f), (f))
+HB_CALL(hb_ssize, getrandom, 0, (hb_dst p, size_t n, unsigned flags), (p, n, flags))
+HB_CALL(int, aio_suspend, 0, (hb_src list, int n, hb_src ts), (list, n, ts))
 HB_CALL(int, pause, 0, (void), ())
 HB_CALL(int, sigsuspend, 0, (hb_src mask), (mask))
 HB_CALL(int, sigwaitinfo, 0, (hb_src set, hb_dst info), (set, info))
@@ -152,22 +186,81 @@ HB_CALL(int, semop, 0, (int id, hb_dst ops, size_t n), (id, ops, n))
 HB_CALL(int, semtimedop, 0, (int id, hb_dst ops, size_t n, hb_src ts), (id, ops, n, ts))
 HB_CALL(hb_ssize, msgrcv, 0, (int id, hb_dst p, size_t n, long type, int flags), (id, p, n, type, flags))
 HB_CALL(int, msgsnd, 0, (int id, hb_src p, size_t n, int flags), (id, p, n, flags))
-#undef FD
 
-/* These two return the error itself and leave errno alone. */
-#define HB_CALL_ERROR(symbol, params, args)                                                \
+/* Of fcntl only the waiting for a record lock sleeps: 7 is F_SETLKW, 38 F_OFD_SETLKW (asm-generic/fcntl.h). */
+#define HB_FCNTL(symbol)                                                                 \
+  HB_EXPORT int hb_call_##symbol(int fd, int op, long arg) __asm__(#symbol);             \
+  static HB_NOINLINE int hb_setlkw_##symbol(int fd, int op, long arg) {                  \
+    HB_UNWIND_SCOPE;                                                                     \
+    struct hb_call c;                                                                    \
+    hb_call_enter(&c, HB_HOOK_##symbol, FD, 1, HB_FRAME);                                \
+    int r = ((int (*)(int, int, long))hb_real.symbol)(fd, op, arg);                      \
+    hb_call_leave(&c, HB_HOOK_##symbol, FD, r, HB_ERRNO, HB_FRAME);                      \
+    return r;                                                                            \
+  }                                                                                      \
+  HB_EXPORT int hb_call_##symbol(int fd, int op, long arg) {                             \
+    typedef int (*fn)(int, int, long);                                                   \
+    fn real = HB_REAL(fn, symbol);                                                       \
+    if (HB_UNLIKELY(!real)) return (int)hb_fail(HB_ENOSYS);                              \
+    if (HB_LIKELY(op != 7 && op != 38)) return real(fd, op, arg);                        \
+    return hb_setlkw_##symbol(fd, op, arg);                                              \
+  }
+HB_FCNTL(fcntl)
+HB_FCNTL(fcntl64)
+
+HB_EXPORT void hb_call_sync(void) __asm__("sync");
+HB_EXPORT HB_NOINLINE void hb_call_sync(void) {
+  typedef void (*fn)(void);
+  fn real = HB_REAL(fn, sync);
+  struct hb_call c;
+  if (!real) return;
+  hb_call_enter(&c, HB_HOOK_sync, 0, 1, HB_FRAME);
+  real();
+  hb_call_leave(&c, HB_HOOK_sync, 0, 0, HB_VALUE, HB_FRAME);
+}
+
+/* These return the error itself and leave errno alone. */
+#define HB_CALL_ERROR(symbol, object, params, args)                                        \
   HB_EXPORT HB_NOINLINE int symbol params {                                                \
     HB_UNWIND_SCOPE;                                                                       \
     typedef int(*fn) params;                                                               \
     fn real = HB_REAL(fn, symbol);                                                         \
     struct hb_call c;                                                                      \
     if (HB_UNLIKELY(!real)) return HB_ENOSYS;                                              \
-    hb_call_enter(&c, HB_HOOK_##symbol, 0, 1, HB_FRAME);                                   \
+    hb_call_enter(&c, HB_HOOK_##symbol, object, HB_PARKS_##symbol, HB_FRAME);              \
     int r = real args;                                                                     \
-    hb_call_leave(&c, HB_HOOK_##symbol, 0, r, HB_ERROR, HB_FRAME);                      \
+    hb_call_leave(&c, HB_HOOK_##symbol, object, r, HB_ERROR, HB_FRAME);                      \
     return r;                                                                              \
   }
-HB_CALL_ERROR(clock_nanosleep, (int clock, int flags, hb_src ts, hb_dst rest), (clock, flags, ts, rest))
-HB_CALL_ERROR(sigwait, (hb_src set, hb_dst sig), (set, sig))
+HB_CALL_ERROR(clock_nanosleep, 0, (int clock, int flags, hb_src ts, hb_dst rest), (clock, flags, ts, rest))
+HB_CALL_ERROR(sigwait, 0, (hb_src set, hb_dst sig), (set, sig))
+HB_CALL_ERROR(posix_fallocate, FD, (int fd, int64_t at, int64_t n), (fd, at, n))
+HB_CALL_ERROR(posix_fallocate64, FD, (int fd, int64_t at, int64_t n), (fd, at, n))
+#undef FD
+
+/* Its errors are of a kind of their own. */
+HB_EXPORT HB_NOINLINE int getaddrinfo(hb_src node, hb_src service, hb_src hints, hb_dst out) {
+  HB_UNWIND_SCOPE;
+  typedef int (*fn)(hb_src, hb_src, hb_src, hb_dst);
+  fn real = HB_REAL(fn, getaddrinfo);
+  struct hb_call c;
+  if (HB_UNLIKELY(!real)) return -11; /* EAI_SYSTEM */
+  hb_call_enter(&c, HB_HOOK_getaddrinfo, 0, 1, HB_FRAME);
+  int r = real(node, service, hints, out);
+  hb_call_leave(&c, HB_HOOK_getaddrinfo, 0, r, HB_VALUE, HB_FRAME);
+  return r;
+}
+
+/* libaio's, which returns -errno and is not libc's: where the library came later than we looked, the system call. */
+HB_EXPORT HB_NOINLINE int io_getevents(unsigned long ctx, long min, long n, hb_dst ev, hb_dst ts) {
+  typedef int (*fn)(unsigned long, long, long, hb_dst, hb_dst);
+  fn real = HB_REAL(fn, io_getevents);
+  struct hb_call c;
+  hb_call_enter(&c, HB_HOOK_io_getevents, 0, 1, HB_FRAME);
+  int r = real ? real(ctx, min, n, ev, ts)
+               : (int)hb_sys6(HB_SYS_io_getevents, (long)ctx, min, n, (long)ev, (long)ts, 0);
+  hb_call_leave(&c, HB_HOOK_io_getevents, 0, r < 0 ? -r : 0, HB_ERROR, HB_FRAME);
+  return r;
+}
 
 #endif

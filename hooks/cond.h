@@ -3,6 +3,7 @@
 #ifndef HB_COND_H
 #define HB_COND_H
 
+#include "hooks/call.h"
 #include "hooks/lock.h"
 
 /* Waiting on a condition lets go of its mutex first: leave that baton too. Cancellation may unwind through. */
@@ -10,8 +11,7 @@
   do {                                                                                                    \
     struct hb_wait w;                                                                                     \
     uint64_t now = 0;                                                                                     \
-    if (!hb_load_relaxed(&hb.resolved)) hb_resolve_all();                                                 \
-    if (!hb_real.symbol) return HB_ENOSYS;                                                                \
+    if (!HB_REAL(void *, symbol)) return HB_ENOSYS;                                                       \
     if ((hb.mutex_peek && hb_mutex_waited(m, hb_mutex_word(m))) || hb_waiters((uint64_t)(m)))             \
       hb_release_begin(hb_self(), (uint64_t)(m), &now);                                                   \
     hb_wait_begin(&w, HB_HOOK_##symbol, (uint64_t)(c), 0, HB_FRAME);                                      \
@@ -70,8 +70,7 @@ HB_INLINE int hb_sem_free(const void *s) { return (int32_t)hb_load_relaxed((cons
 #define HB_SEM_WAIT(symbol, s, call)                                                        \
   do {                                                                                      \
     struct hb_wait w;                                                                       \
-    if (!hb_load_relaxed(&hb.resolved)) hb_resolve_all();                                   \
-    if (!hb_real.symbol) return (int)hb_fail(HB_ENOSYS);                                    \
+    if (!HB_REAL(void *, symbol)) return (int)hb_fail(HB_ENOSYS);                           \
     if (hb_sem_free(s)) return (call);                                                      \
     hb_wait_begin(&w, HB_HOOK_##symbol, (uint64_t)(s), 0, HB_FRAME);                        \
     int r = (call);                                                                         \
@@ -189,15 +188,37 @@ static HB_NOINLINE void hb_confined(void) {
   t->slot = NULL;
 }
 
+/* ---- other calls that can sleep, made by number ---- */
+
+static uint32_t hb_sleeper(long n) {
+  switch (n) {
+#define HB_SLEEPER(number, symbol) case number: return HB_HOOK_##symbol;
+    HB_SLEEPING_SYSCALLS(HB_SLEEPER)
+#undef HB_SLEEPER
+    default: return 0;
+  }
+}
+
+static HB_NOINLINE long hb_syscall_sleeps(long n, long a, long b, long c, long d, long e, long f) {
+  HB_UNWIND_SCOPE;
+  uint32_t hook = hb_sleeper(n);
+  struct hb_call call;
+  hb_call_enter(&call, hook, 0, 1, HB_FRAME);
+  long r = ((hb_syscall_fn)hb_real.syscall)(n, a, b, c, d, e, f);
+  hb_call_leave(&call, hook, 0, r, HB_ERRNO, HB_FRAME);
+  return r;
+}
+
 /* Everything goes on by a jump: syscall(SYS_vfork) and the like must not find a frame of ours. */
 HB_EXPORT long syscall(long n, long a, long b, long c, long d, long e, long f) {
-  if (HB_UNLIKELY(!hb_real.syscall)) hb_resolve_all();
-  if (HB_UNLIKELY(!hb_real.syscall)) return hb_fail(HB_ENOSYS);
+  if (HB_UNLIKELY(!HB_REAL(hb_syscall_fn, syscall))) return hb_fail(HB_ENOSYS);
   if (HB_UNLIKELY(n == HB_SYS_seccomp) && a <= 1 /* SECCOMP_SET_MODE_STRICT, SECCOMP_SET_MODE_FILTER */) hb_confined();
   if (n == HB_SYS_futex) {
     uint32_t op = 1u << (b & 31); /* commands end at 13; the flags above them are 128 and 256 */
     if (op & HB_FUTEX_SLEEPS) return hb_futex_wait(n, a, b, c, d, e, f);
     if (op & HB_FUTEX_WAKES) return hb_futex_wake(n, a, b, c, d, e, f);
+  } else if (hb_sleeper(n) && hb_load_relaxed(&hb.on) && (n != HB_SYS_io_uring_enter || c > 0)) { /* c: completions waited for */
+    return hb_syscall_sleeps(n, a, b, c, d, e, f);
   }
   return ((hb_syscall_fn)hb_real.syscall)(n, a, b, c, d, e, f);
 }

@@ -2,10 +2,11 @@
 #ifndef HB_LIFE_H
 #define HB_LIFE_H
 
-#include "hooks/alloc.h"
+#include "hooks/c11.h"
 #include "hooks/call.h"
-#include "hooks/cond.h"
 #include "hooks/jump.h"
+#include "hooks/map.h"
+#include "hooks/stdio.h"
 #include "sampler/mask.h"
 
 /* ---- threads ---- */
@@ -89,10 +90,33 @@ HB_EXPORT HB_NOINLINE int pthread_create(void *th, const void *attr, void *(*rou
   return r;
 }
 
+HB_EXPORT HB_NOINLINE int thrd_create(void *th, int (*routine)(void *), void *arg) {
+  typedef int (*fn)(void *, int (*)(void *), void *);
+  fn real = HB_REAL(fn, thrd_create);
+  struct hb_tls *t = hb_self();
+  if (!real) return 2; /* thrd_error */
+  struct hb_start *s = hb_thread_ready(t) ? hb_start_take() : NULL;
+  if (!s) return real(th, routine, arg);
+  s->routine = (void *(*)(void *))(void *)routine; /* its int comes back in the low half of the register */
+  s->arg = arg;
+  s->birth = (struct hb_birth){(uint64_t)routine, t->uid, hb.default_stack};
+  int r = real(th, (int (*)(void *))(void *)hb_thread_main, s);
+  if (r) hb_store_release(&s->used, 0u);
+  return r;
+}
+
 /* musl ends a thread without unwinding it. */
 HB_EXPORT void pthread_exit(void *value) {
   typedef void (*fn)(void *);
   fn real = HB_REAL(fn, pthread_exit);
+  if (!hb.is_glibc) hb_thread_goodbye();
+  real(value);
+  __builtin_unreachable();
+}
+
+HB_EXPORT void thrd_exit(int value) {
+  typedef void (*fn)(int);
+  fn real = HB_REAL(fn, thrd_exit);
   if (!hb.is_glibc) hb_thread_goodbye();
   real(value);
   __builtin_unreachable();
@@ -182,6 +206,14 @@ HB_EXPORT void *dlopen(const char *file, int flags) {
   if (HB_UNLIKELY(!real)) return NULL;
   if (hb.slot) hb_add_relaxed(&hb.slot->modules_gen, 1u);
   return real(file, flags);
+}
+
+HB_EXPORT void *dlmopen(long ns, const char *file, int flags) {
+  typedef void *(*fn)(long, const char *, int);
+  fn real = HB_REAL(fn, dlmopen);
+  if (HB_UNLIKELY(!real)) return NULL;
+  if (hb.slot) hb_add_relaxed(&hb.slot->modules_gen, 1u);
+  return real(ns, file, flags);
 }
 
 HB_EXPORT int dlclose(void *handle) {

@@ -126,8 +126,7 @@ HB_INLINE uint32_t hb_rwlock_owner(const void *l) {
 #define HB_RWLOCK_WAIT(symbol, try, l, call)                                                          \
   do {                                                                                                \
     struct hb_wait w;                                                                                 \
-    if (!hb_load_relaxed(&hb.resolved)) hb_resolve_all();                                             \
-    if (!hb_real.symbol) return HB_ENOSYS;                                                            \
+    if (!HB_REAL(void *, symbol)) return HB_ENOSYS;                                                   \
     if (!hb_load_relaxed(&hb.on)) return (call);                                                      \
     if (hb_real.try) {                                                                                \
       int tried = ((hb_lock_fn)hb_real.try)(l);                                                       \
@@ -168,6 +167,28 @@ HB_EXPORT int pthread_rwlock_unlock(void *l) {
   if (HB_UNLIKELY(!real)) return HB_ENOSYS;
   if (HB_LIKELY(hb_waiters((uint64_t)l) == 0)) return real(l);
   return hb_unlock_long(real, HB_HOOK_pthread_rwlock_unlock, l);
+}
+
+/* ---- spin locks: the waiter burns CPU time, which sampling points book inside the call (sampler/points.h) ---- */
+
+HB_EXPORT HB_NOINLINE int pthread_spin_lock(void *l) {
+  hb_lock_fn real = HB_REAL(hb_lock_fn, pthread_spin_lock), try = (hb_lock_fn)hb_real.pthread_spin_trylock;
+  if (HB_UNLIKELY(!real)) return HB_ENOSYS;
+  if (HB_UNLIKELY(!try || !hb_load_relaxed(&hb.on))) return real(l);
+  int r = try(l);
+  if (HB_LIKELY(r != HB_EBUSY)) return r;
+  struct hb_wait w;
+  hb_wait_begin(&w, HB_HOOK_pthread_spin_lock, (uint64_t)l, 0, HB_FRAME);
+  r = real(l);
+  hb_wait_end(&w, HB_HOOK_pthread_spin_lock, (uint64_t)l, 0, -(int64_t)r, r ? HB_RECF_FAILED : 0u, HB_FRAME);
+  return r;
+}
+
+HB_EXPORT int pthread_spin_unlock(void *l) {
+  hb_lock_fn real = HB_REAL(hb_lock_fn, pthread_spin_unlock);
+  if (HB_UNLIKELY(!real)) return HB_ENOSYS;
+  if (HB_LIKELY(hb_waiters((uint64_t)l) == 0)) return real(l);
+  return hb_unlock_long(real, HB_HOOK_pthread_spin_unlock, l);
 }
 
 #endif

@@ -5,7 +5,7 @@ package hooks
 import "github.com/hbtrace/hbtrace/trace"
 
 // tableSHA256 is the hash of the table.h that this file was made from.
-const tableSHA256 = "6e29034663816d5c987b9501d764824fe660f87f1e9cc2aeaeb9220d91b21ff1"
+const tableSHA256 = "f4ba3bf7a994732265ad3759cc7f18a6e8569ceef6c508fb42bf86b29338f35e"
 
 // The ids of hooks whose symbol begins with a letter; those that are aliases of another (_exit,
 // __read_chk) are in Table only.
@@ -20,6 +20,10 @@ const (
 	Valloc                   trace.HookID = 8
 	Pvalloc                  trace.HookID = 9
 	Reallocarray             trace.HookID = 10
+	Mmap                     trace.HookID = 11
+	Mmap64                   trace.HookID = 12
+	Munmap                   trace.HookID = 13
+	Mremap                   trace.HookID = 14
 	PthreadMutexLock         trace.HookID = 20
 	PthreadMutexTrylock      trace.HookID = 21
 	PthreadMutexTimedlock    trace.HookID = 22
@@ -47,6 +51,16 @@ const (
 	FutexWake                trace.HookID = 44
 	PthreadRwlockClockrdlock trace.HookID = 45
 	PthreadRwlockClockwrlock trace.HookID = 46
+	PthreadSpinLock          trace.HookID = 47
+	PthreadSpinUnlock        trace.HookID = 48
+	MtxLock                  trace.HookID = 49
+	MtxTimedlock             trace.HookID = 50
+	MtxUnlock                trace.HookID = 51
+	CndWait                  trace.HookID = 52
+	CndTimedwait             trace.HookID = 53
+	CndSignal                trace.HookID = 54
+	CndBroadcast             trace.HookID = 55
+	ThrdJoin                 trace.HookID = 56
 	Read                     trace.HookID = 60
 	Write                    trace.HookID = 61
 	Readv                    trace.HookID = 62
@@ -79,6 +93,14 @@ const (
 	CopyFileRange            trace.HookID = 89
 	Msync                    trace.HookID = 90
 	SyncFileRange            trace.HookID = 91
+	Preadv2                  trace.HookID = 92
+	Pwritev2                 trace.HookID = 93
+	Preadv64v2               trace.HookID = 94
+	Pwritev64v2              trace.HookID = 95
+	Vmsplice                 trace.HookID = 96
+	Tee                      trace.HookID = 97
+	Tcdrain                  trace.HookID = 98
+	Syncfs                   trace.HookID = 99
 	Poll                     trace.HookID = 100
 	Ppoll                    trace.HookID = 101
 	Select                   trace.HookID = 102
@@ -86,6 +108,7 @@ const (
 	EpollWait                trace.HookID = 104
 	EpollPwait               trace.HookID = 105
 	EpollPwait2              trace.HookID = 106
+	IoUringEnter             trace.HookID = 107
 	Nanosleep                trace.HookID = 120
 	ClockNanosleep           trace.HookID = 121
 	Usleep                   trace.HookID = 122
@@ -100,10 +123,21 @@ const (
 	Sigwait                  trace.HookID = 131
 	Sigwaitinfo              trace.HookID = 132
 	Sigtimedwait             trace.HookID = 133
+	ThrdSleep                trace.HookID = 134
+	System                   trace.HookID = 135
+	Pclose                   trace.HookID = 136
+	Getrandom                trace.HookID = 137
+	Sync                     trace.HookID = 138
+	AioSuspend               trace.HookID = 139
 	Semop                    trace.HookID = 150
 	Semtimedop               trace.HookID = 151
 	Msgrcv                   trace.HookID = 152
 	Msgsnd                   trace.HookID = 153
+	MqSend                   trace.HookID = 154
+	MqTimedsend              trace.HookID = 155
+	MqReceive                trace.HookID = 156
+	MqTimedreceive           trace.HookID = 157
+	IoGetevents              trace.HookID = 158
 	PthreadCreate            trace.HookID = 170
 	PthreadExit              trace.HookID = 171
 	PthreadSetnameNp         trace.HookID = 172
@@ -112,12 +146,44 @@ const (
 	Syscall                  trace.HookID = 176
 	Longjmp                  trace.HookID = 180
 	Siglongjmp               trace.HookID = 182
+	ThrdCreate               trace.HookID = 184
+	ThrdExit                 trace.HookID = 185
 	Sigaction                trace.HookID = 190
 	Signal                   trace.HookID = 191
 	PthreadSigmask           trace.HookID = 192
 	Sigprocmask              trace.HookID = 193
 	Dlopen                   trace.HookID = 200
 	Dlclose                  trace.HookID = 201
+	Dlmopen                  trace.HookID = 202
+	Open                     trace.HookID = 230
+	Open64                   trace.HookID = 231
+	Openat                   trace.HookID = 232
+	Openat64                 trace.HookID = 233
+	Creat                    trace.HookID = 234
+	Creat64                  trace.HookID = 235
+	Close                    trace.HookID = 240
+	Fcntl                    trace.HookID = 241
+	Fcntl64                  trace.HookID = 242
+	Lockf                    trace.HookID = 243
+	Lockf64                  trace.HookID = 244
+	Fallocate                trace.HookID = 245
+	Fallocate64              trace.HookID = 246
+	PosixFallocate           trace.HookID = 247
+	PosixFallocate64         trace.HookID = 248
+	Fread                    trace.HookID = 260
+	FreadUnlocked            trace.HookID = 261
+	Fgets                    trace.HookID = 263
+	Fgetc                    trace.HookID = 265
+	Getc                     trace.HookID = 266
+	Getdelim                 trace.HookID = 267
+	Getline                  trace.HookID = 268
+	Fwrite                   trace.HookID = 269
+	FwriteUnlocked           trace.HookID = 270
+	Fputs                    trace.HookID = 271
+	Puts                     trace.HookID = 272
+	Fflush                   trace.HookID = 273
+	Fclose                   trace.HookID = 274
+	Getaddrinfo              trace.HookID = 280
 )
 
 // Table is every hook, by ascending id.
@@ -132,6 +198,10 @@ var Table = []Info{
 	{ID: 8, Name: "valloc", Class: ClassAlloc, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 9, Name: "pvalloc", Class: ClassAlloc, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 10, Name: "reallocarray", Class: ClassAlloc, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 11, Name: "mmap", Class: ClassAlloc, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 12, Name: "mmap64", Class: ClassAlloc, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 13, Name: "munmap", Class: ClassAlloc, Object: ObjectAddr, Parks: false, Version: ""},
+	{ID: 14, Name: "mremap", Class: ClassAlloc, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 20, Name: "pthread_mutex_lock", Class: ClassLock, Object: ObjectAddr, Parks: true, Version: ""},
 	{ID: 21, Name: "pthread_mutex_trylock", Class: ClassLock, Object: ObjectAddr, Parks: false, Version: ""},
 	{ID: 22, Name: "pthread_mutex_timedlock", Class: ClassLock, Object: ObjectAddr, Parks: true, Version: ""},
@@ -159,6 +229,16 @@ var Table = []Info{
 	{ID: 44, Name: "futex_wake", Class: ClassWake, Object: ObjectAddr, Parks: false, Version: "syscall"},
 	{ID: 45, Name: "pthread_rwlock_clockrdlock", Class: ClassLock, Object: ObjectAddr, Parks: true, Version: ""},
 	{ID: 46, Name: "pthread_rwlock_clockwrlock", Class: ClassLock, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 47, Name: "pthread_spin_lock", Class: ClassLock, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 48, Name: "pthread_spin_unlock", Class: ClassUnlock, Object: ObjectAddr, Parks: false, Version: ""},
+	{ID: 49, Name: "mtx_lock", Class: ClassLock, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 50, Name: "mtx_timedlock", Class: ClassLock, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 51, Name: "mtx_unlock", Class: ClassUnlock, Object: ObjectAddr, Parks: false, Version: ""},
+	{ID: 52, Name: "cnd_wait", Class: ClassCond, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 53, Name: "cnd_timedwait", Class: ClassCond, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 54, Name: "cnd_signal", Class: ClassWake, Object: ObjectAddr, Parks: false, Version: ""},
+	{ID: 55, Name: "cnd_broadcast", Class: ClassWake, Object: ObjectAddr, Parks: false, Version: ""},
+	{ID: 56, Name: "thrd_join", Class: ClassSync, Object: ObjectAddr, Parks: true, Version: ""},
 	{ID: 60, Name: "read", Class: ClassCall, Object: ObjectFD, Parks: true, Version: ""},
 	{ID: 61, Name: "write", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
 	{ID: 62, Name: "readv", Class: ClassCall, Object: ObjectFD, Parks: true, Version: ""},
@@ -191,6 +271,14 @@ var Table = []Info{
 	{ID: 89, Name: "copy_file_range", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
 	{ID: 90, Name: "msync", Class: ClassCall, Object: ObjectAddr, Parks: true, Version: ""},
 	{ID: 91, Name: "sync_file_range", Class: ClassCall, Object: ObjectFD, Parks: true, Version: ""},
+	{ID: 92, Name: "preadv2", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 93, Name: "pwritev2", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 94, Name: "preadv64v2", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 95, Name: "pwritev64v2", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 96, Name: "vmsplice", Class: ClassCall, Object: ObjectFD, Parks: true, Version: ""},
+	{ID: 97, Name: "tee", Class: ClassCall, Object: ObjectFD, Parks: true, Version: ""},
+	{ID: 98, Name: "tcdrain", Class: ClassCall, Object: ObjectFD, Parks: true, Version: ""},
+	{ID: 99, Name: "syncfs", Class: ClassCall, Object: ObjectFD, Parks: true, Version: ""},
 	{ID: 100, Name: "poll", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
 	{ID: 101, Name: "ppoll", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
 	{ID: 102, Name: "select", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
@@ -198,6 +286,7 @@ var Table = []Info{
 	{ID: 104, Name: "epoll_wait", Class: ClassCall, Object: ObjectFD, Parks: true, Version: ""},
 	{ID: 105, Name: "epoll_pwait", Class: ClassCall, Object: ObjectFD, Parks: true, Version: ""},
 	{ID: 106, Name: "epoll_pwait2", Class: ClassCall, Object: ObjectFD, Parks: true, Version: ""},
+	{ID: 107, Name: "io_uring_enter", Class: ClassCall, Object: ObjectFD, Parks: true, Version: "syscall"},
 	{ID: 120, Name: "nanosleep", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
 	{ID: 121, Name: "clock_nanosleep", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
 	{ID: 122, Name: "usleep", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
@@ -212,6 +301,12 @@ var Table = []Info{
 	{ID: 131, Name: "sigwait", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
 	{ID: 132, Name: "sigwaitinfo", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
 	{ID: 133, Name: "sigtimedwait", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
+	{ID: 134, Name: "thrd_sleep", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
+	{ID: 135, Name: "system", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
+	{ID: 136, Name: "pclose", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
+	{ID: 137, Name: "getrandom", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
+	{ID: 138, Name: "sync", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
+	{ID: 139, Name: "aio_suspend", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
 	{ID: 140, Name: "__read_chk", Class: ClassCall, Object: ObjectFD, Parks: true, Version: ""},
 	{ID: 141, Name: "__pread_chk", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
 	{ID: 142, Name: "__pread64_chk", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
@@ -223,6 +318,11 @@ var Table = []Info{
 	{ID: 151, Name: "semtimedop", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
 	{ID: 152, Name: "msgrcv", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
 	{ID: 153, Name: "msgsnd", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
+	{ID: 154, Name: "mq_send", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 155, Name: "mq_timedsend", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 156, Name: "mq_receive", Class: ClassCall, Object: ObjectFD, Parks: true, Version: ""},
+	{ID: 157, Name: "mq_timedreceive", Class: ClassCall, Object: ObjectFD, Parks: true, Version: ""},
+	{ID: 158, Name: "io_getevents", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
 	{ID: 170, Name: "pthread_create", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 171, Name: "pthread_exit", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 172, Name: "pthread_setname_np", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
@@ -236,10 +336,48 @@ var Table = []Info{
 	{ID: 181, Name: "_longjmp", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 182, Name: "siglongjmp", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 183, Name: "__longjmp_chk", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 184, Name: "thrd_create", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 185, Name: "thrd_exit", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 190, Name: "sigaction", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 191, Name: "signal", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 192, Name: "pthread_sigmask", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 193, Name: "sigprocmask", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 200, Name: "dlopen", Class: ClassLoad, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 201, Name: "dlclose", Class: ClassLoad, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 202, Name: "dlmopen", Class: ClassLoad, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 230, Name: "open", Class: ClassCall, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 231, Name: "open64", Class: ClassCall, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 232, Name: "openat", Class: ClassCall, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 233, Name: "openat64", Class: ClassCall, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 234, Name: "creat", Class: ClassCall, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 235, Name: "creat64", Class: ClassCall, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 236, Name: "__open_2", Class: ClassCall, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 237, Name: "__open64_2", Class: ClassCall, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 238, Name: "__openat_2", Class: ClassCall, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 239, Name: "__openat64_2", Class: ClassCall, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 240, Name: "close", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 241, Name: "fcntl", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 242, Name: "fcntl64", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 243, Name: "lockf", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 244, Name: "lockf64", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 245, Name: "fallocate", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 246, Name: "fallocate64", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 247, Name: "posix_fallocate", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 248, Name: "posix_fallocate64", Class: ClassCall, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 260, Name: "fread", Class: ClassCall, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 261, Name: "fread_unlocked", Class: ClassCall, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 262, Name: "__fread_chk", Class: ClassCall, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 263, Name: "fgets", Class: ClassCall, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 264, Name: "__fgets_chk", Class: ClassCall, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 265, Name: "fgetc", Class: ClassCall, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 266, Name: "getc", Class: ClassCall, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 267, Name: "getdelim", Class: ClassCall, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 268, Name: "getline", Class: ClassCall, Object: ObjectAddr, Parks: true, Version: ""},
+	{ID: 269, Name: "fwrite", Class: ClassCall, Object: ObjectAddr, Parks: false, Version: ""},
+	{ID: 270, Name: "fwrite_unlocked", Class: ClassCall, Object: ObjectAddr, Parks: false, Version: ""},
+	{ID: 271, Name: "fputs", Class: ClassCall, Object: ObjectAddr, Parks: false, Version: ""},
+	{ID: 272, Name: "puts", Class: ClassCall, Object: ObjectAddr, Parks: false, Version: ""},
+	{ID: 273, Name: "fflush", Class: ClassCall, Object: ObjectAddr, Parks: false, Version: ""},
+	{ID: 274, Name: "fclose", Class: ClassCall, Object: ObjectAddr, Parks: false, Version: ""},
+	{ID: 280, Name: "getaddrinfo", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
 }
