@@ -4,6 +4,7 @@
 #ifndef HB_ATTACH_H
 #define HB_ATTACH_H
 
+#include "hooks/exec.h"
 #include "hooks/life.h"
 
 #define HB_ENV_SESSION "HBTRACE_SESSION="
@@ -12,8 +13,6 @@
 #define HB_MSG_CMSG_CLOEXEC 0x40000000
 #define HB_MSG_NOSIGNAL 0x4000
 #define HB_HELLO_TIMEOUT_S 5 /* a collector that answers no sooner is none */
-
-extern char **environ __attribute__((weak));
 
 static const char *hb_env(const char *key) {
   size_t n = hb_strlen(key);

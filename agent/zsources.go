@@ -20,6 +20,7 @@ var sources = []string{
 	"hooks/c11.h",
 	"hooks/call.h",
 	"hooks/cond.h",
+	"hooks/exec.h",
 	"hooks/jump.h",
 	"hooks/life.h",
 	"hooks/lock.h",
@@ -42,10 +43,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "0482551f4270fc4923dc195013ecffdbd292c057e61e586a8c97c23822d4e731"
+const sourcesSHA256 = "656e4470720cf89ce459c9f33102304372a462d192aaef5bcb1ce55f71cf3cde"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "1eb7ee3f88090c42ddc95ef2252a981bb600686b38cd67c3b3b6cf8c7ea6f9a5",
+	"agent/hbagent_linux_amd64.so": "2ee641e2ad54de9eea6b1e4de8827897e040063541635f0a292ef89a335fa180",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

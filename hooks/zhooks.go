@@ -5,7 +5,7 @@ package hooks
 import "github.com/hbtrace/hbtrace/trace"
 
 // tableSHA256 is the hash of the table.h that this file was made from.
-const tableSHA256 = "f4ba3bf7a994732265ad3759cc7f18a6e8569ceef6c508fb42bf86b29338f35e"
+const tableSHA256 = "6fcb05eebdf94d2487b05a7ec1e67d82d5b8384965bd87bcc8fab972db524dc7"
 
 // The ids of hooks whose symbol begins with a letter; those that are aliases of another (_exit,
 // __read_chk) are in Table only.
@@ -155,6 +155,18 @@ const (
 	Dlopen                   trace.HookID = 200
 	Dlclose                  trace.HookID = 201
 	Dlmopen                  trace.HookID = 202
+	Execve                   trace.HookID = 210
+	Execv                    trace.HookID = 211
+	Execvp                   trace.HookID = 212
+	Execvpe                  trace.HookID = 213
+	Execl                    trace.HookID = 214
+	Execlp                   trace.HookID = 215
+	Execle                   trace.HookID = 216
+	Fexecve                  trace.HookID = 217
+	Execveat                 trace.HookID = 218
+	PosixSpawn               trace.HookID = 219
+	PosixSpawnp              trace.HookID = 220
+	Chroot                   trace.HookID = 221
 	Open                     trace.HookID = 230
 	Open64                   trace.HookID = 231
 	Openat                   trace.HookID = 232
@@ -345,6 +357,18 @@ var Table = []Info{
 	{ID: 200, Name: "dlopen", Class: ClassLoad, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 201, Name: "dlclose", Class: ClassLoad, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 202, Name: "dlmopen", Class: ClassLoad, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 210, Name: "execve", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 211, Name: "execv", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 212, Name: "execvp", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 213, Name: "execvpe", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 214, Name: "execl", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 215, Name: "execlp", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 216, Name: "execle", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 217, Name: "fexecve", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 218, Name: "execveat", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 219, Name: "posix_spawn", Class: ClassLife, Object: ObjectNone, Parks: false, Version: "GLIBC_2.15"},
+	{ID: 220, Name: "posix_spawnp", Class: ClassLife, Object: ObjectNone, Parks: false, Version: "GLIBC_2.15"},
+	{ID: 221, Name: "chroot", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 230, Name: "open", Class: ClassCall, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 231, Name: "open64", Class: ClassCall, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 232, Name: "openat", Class: ClassCall, Object: ObjectNone, Parks: false, Version: ""},

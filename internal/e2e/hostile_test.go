@@ -238,17 +238,6 @@ time.sleep(20)`
 	}
 }
 
-// TestAgentOutOfSight: in another root the agent's file is not there. The loader says so on the program's stderr, as
-// it would for any preload.
-func TestAgentOutOfSight(t *testing.T) {
-	t.Skip("known defect: after chroot, or in a mount namespace with another /tmp, the loader prints that it cannot preload the agent")
-	if os.Getuid() != 0 {
-		t.Skip("needs root, for a mount namespace")
-	}
-	compare(t, testprog.Command{Args: []string{testprog.LookPath(t, "unshare", "util-linux"), "-m", "sh", "-c",
-		"for d in /tmp /var/tmp /dev/shm; do mount -t tmpfs none $d; done; exec ls /tmp"}})
-}
-
 // TestUnderDebuggers: strace and gdb inside a recording.
 func TestUnderDebuggers(t *testing.T) {
 	exe := testprog.Build(t, "hello")

@@ -9,7 +9,7 @@ import (
 
 // TestEveryProgramIsRun holds the list of behaviours against the sources.
 func TestEveryProgramIsRun(t *testing.T) {
-	run := map[string]bool{"plugin": true} // loaded by dlloop and dlstorm
+	run := map[string]bool{"plugin": true, "outofsight": true} // loaded by dlloop and dlstorm; run by internal/e2e, in a root of its own
 	for _, b := range behaviours() {
 		run[b.program] = true
 		if b.preload != "" {

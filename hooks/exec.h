@@ -1,0 +1,188 @@
+/* exec.h: handing on to another program. LD_PRELOAD goes with the environment, but the agent's file may not be
+ * there where the next loader looks (behind chroot, in a mount namespace with another /tmp) or may not be openable
+ * (no descriptor left); the loader would say so on the program's stderr. So whoever execs looks first, and where
+ * the file cannot be opened our entry is left out of the environment that is handed on: what was in it without us. */
+#ifndef HB_EXEC_H
+#define HB_EXEC_H
+
+#include <stdarg.h>
+
+#include "hooks/wait.h"
+
+#define HB_ENV_PRELOAD "LD_PRELOAD="
+#define HB_EXEC_VARS 192 /* more are copied to pages of their own */
+#define HB_EXEC_TEXT 1024
+#define HB_O_RDONLY_CLOEXEC 02000000
+
+extern char **environ __attribute__((weak));
+
+/* The environment to hand on, where it is not the program's own. */
+struct hb_exec {
+  char *few[HB_EXEC_VARS];
+  char text[HB_EXEC_TEXT]; /* LD_PRELOAD without our entry */
+  void *pages;
+  size_t bytes;
+};
+
+/* The length of our entry at the start of LD_PRELOAD's value, 0 when there is none: the path ends with the name that
+ * agent.go gives the file. hook path */
+static size_t hb_preload_entry(const char *value) {
+  static const char name[] = "/agent-$PLATFORM.so";
+  size_t n = 0, k = sizeof name - 1;
+  while (value[n] && value[n] != ':' && value[n] != ' ') n++;
+  if (n < k) return 0;
+  for (size_t i = 0; i < k; i++)
+    if (value[n - k + i] != name[i]) return 0;
+  return n;
+}
+
+/* hook path, also in vfork children */
+static int hb_out_of_sight(const char *path, size_t n) {
+  char copy[512];
+  if (n >= sizeof copy) return 0;
+  memcpy(copy, path, n);
+  copy[n] = 0;
+  long fd = hb_sys3(HB_SYS_open, copy, HB_O_RDONLY_CLOEXEC, 0); /* the file has this name too, dollar and all */
+  if (hb_is_err(fd)) return 1;
+  hb_sys1(HB_SYS_close, fd);
+  return 0;
+}
+
+static const char *hb_preload_value(const char *var) {
+  size_t k = sizeof HB_ENV_PRELOAD - 1;
+  for (size_t i = 0; i < k; i++)
+    if (var[i] != HB_ENV_PRELOAD[i]) return NULL;
+  return var + k;
+}
+
+/* The environment to hand on instead of env: env itself, or a copy without our entry in x. hook path, also in vfork
+ * children: nothing but x and pages is written (the pages of a child that succeeds are its parent's to keep) */
+static char *const *hb_exec_environ(struct hb_exec *x, char *const *env) {
+  size_t n = 0, at = 0, entry = 0;
+  x->pages = NULL;
+  if (!env) return env;
+  for (; env[n]; n++) {
+    const char *value = entry ? NULL : hb_preload_value(env[n]);
+    if (value && (entry = hb_preload_entry(value)) != 0) at = n;
+  }
+  if (!entry) return env;
+  const char *value = env[at] + sizeof HB_ENV_PRELOAD - 1;
+  if (!hb_out_of_sight(value, entry)) return env;
+  const char *rest = value + entry + (value[entry] ? 1 : 0);
+  size_t k = hb_strlen(rest);
+  if (k + sizeof HB_ENV_PRELOAD > sizeof x->text) return env;
+  memcpy(x->text, HB_ENV_PRELOAD, sizeof HB_ENV_PRELOAD - 1);
+  memcpy(x->text + sizeof HB_ENV_PRELOAD - 1, rest, k + 1);
+  char **out = x->few;
+  if (n >= HB_EXEC_VARS) {
+    x->bytes = (n + 1) * sizeof *out;
+    if (!(x->pages = out = hb_pages(x->bytes))) return env;
+  }
+  size_t j = 0;
+  for (size_t i = 0; i < n; i++)
+    if (i != at) out[j++] = env[i];
+    else if (k) out[j++] = x->text;
+  out[j] = NULL;
+  return out;
+}
+
+/* After an exec that failed. hook path */
+static int hb_exec_failed(struct hb_exec *x, int r) {
+  if (x->pages) hb_sys2(HB_SYS_munmap, x->pages, x->bytes);
+  return r;
+}
+
+HB_INLINE char *const *hb_own_environ(void) { return &environ ? environ : NULL; }
+
+typedef char *const *hb_strings;
+
+HB_EXPORT int execve(const char *path, hb_strings argv, hb_strings env) {
+  typedef int (*fn)(const char *, hb_strings, hb_strings);
+  fn real = HB_REAL(fn, execve);
+  struct hb_exec x;
+  if (!real) return (int)hb_fail(HB_ENOSYS);
+  return hb_exec_failed(&x, real(path, argv, hb_exec_environ(&x, env)));
+}
+
+HB_EXPORT int execv(const char *path, hb_strings argv) { return execve(path, argv, hb_own_environ()); }
+
+HB_EXPORT int execvpe(const char *file, hb_strings argv, hb_strings env) {
+  typedef int (*fn)(const char *, hb_strings, hb_strings);
+  fn real = HB_REAL(fn, execvpe);
+  struct hb_exec x;
+  if (!real) return (int)hb_fail(HB_ENOSYS);
+  return hb_exec_failed(&x, real(file, argv, hb_exec_environ(&x, env)));
+}
+
+HB_EXPORT int execvp(const char *file, hb_strings argv) { return execvpe(file, argv, hb_own_environ()); }
+
+HB_EXPORT int fexecve(int fd, hb_strings argv, hb_strings env) {
+  typedef int (*fn)(int, hb_strings, hb_strings);
+  fn real = HB_REAL(fn, fexecve);
+  struct hb_exec x;
+  if (!real) return (int)hb_fail(HB_ENOSYS);
+  return hb_exec_failed(&x, real(fd, argv, hb_exec_environ(&x, env)));
+}
+
+HB_EXPORT int execveat(int dir, const char *path, hb_strings argv, hb_strings env, int flags) {
+  typedef int (*fn)(int, const char *, hb_strings, hb_strings, int);
+  fn real = HB_REAL(fn, execveat);
+  struct hb_exec x;
+  if (!real) return (int)hb_fail(HB_ENOSYS);
+  return hb_exec_failed(&x, real(dir, path, argv, hb_exec_environ(&x, env), flags));
+}
+
+/* The variadic forms collect their arguments as libc does, on the stack. */
+#define HB_EXECL(symbol, call, environment)                                                  \
+  HB_EXPORT int symbol(const char *path, const char *arg, ...) {                             \
+    va_list list, again;                                                                     \
+    size_t n = 1;                                                                            \
+    va_start(list, arg);                                                                     \
+    va_copy(again, list);                                                                    \
+    if (arg) while (va_arg(list, char *)) n++;                                               \
+    va_end(list);                                                                            \
+    char **argv = __builtin_alloca((n + 1) * sizeof *argv);                                  \
+    argv[0] = (char *)(uintptr_t)arg;                                                        \
+    for (size_t i = 1; i <= n; i++) argv[i] = arg ? va_arg(again, char *) : NULL;            \
+    hb_strings env = environment;                                                            \
+    va_end(again);                                                                           \
+    return call(path, argv, env);                                                            \
+  }
+HB_EXECL(execl, execve, hb_own_environ())
+HB_EXECL(execlp, execvpe, hb_own_environ())
+HB_EXECL(execle, execve, va_arg(again, hb_strings))
+
+#define HB_SPAWN(symbol, exported)                                                                         \
+  HB_EXPORT int exported(int *pid, const char *path, const void *actions, const void *attr, hb_strings argv, \
+                         hb_strings env) {                                                                 \
+    typedef int (*fn)(int *, const char *, const void *, const void *, hb_strings, hb_strings);             \
+    fn real = HB_REAL(fn, symbol);                                                                         \
+    struct hb_exec x;                                                                                      \
+    if (!real) return HB_ENOSYS;                                                                           \
+    return hb_exec_failed(&x, real(pid, path, actions, attr, argv, hb_exec_environ(&x, env)));             \
+  }
+HB_SPAWN(posix_spawn, hb_versioned_posix_spawn)
+HB_SPAWN(posix_spawnp, hb_versioned_posix_spawnp)
+HB_SYMVER(posix_spawn, "GLIBC_2.15");
+HB_SYMVER(posix_spawnp, "GLIBC_2.15");
+
+/* After chroot whatever takes `environ` itself (system, popen, wordexp inside libc) must find it fit to hand on: our
+ * entry is cut out of it in place. */
+HB_EXPORT int chroot(const char *path) {
+  typedef int (*fn)(const char *);
+  fn real = HB_REAL(fn, chroot);
+  if (!real) return (int)hb_fail(HB_ENOSYS);
+  int r = real(path);
+  if (r || !&environ || !environ) return r;
+  for (char **e = environ; *e; e++) {
+    char *value = (char *)(uintptr_t)hb_preload_value(*e);
+    size_t n = value ? hb_preload_entry(value) : 0;
+    if (!n || !hb_out_of_sight(value, n)) continue;
+    const char *rest = value + n + (value[n] ? 1 : 0);
+    do *value++ = *rest;
+    while (*rest++);
+  }
+  return r;
+}
+
+#endif
