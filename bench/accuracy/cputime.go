@@ -1,0 +1,229 @@
+package main
+
+// This file owns CPU time by function: the pprof profile that hbtrace wrote, and the samples that perf took of the same
+// process, against the thread CPU clock.
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/tracefile"
+)
+
+// split is CPU time: of functions with all that they call, and of the whole process.
+type split struct {
+	in      map[string]float64 // ns
+	all     float64
+	samples int
+}
+
+func newSplit() *split { return &split{in: map[string]float64{}} }
+
+func (s *split) share(f string) float64 {
+	if s.all == 0 {
+		return 0
+	}
+	return 100 * s.in[f] / s.all
+}
+
+func (s *split) add(o *split) {
+	for f, ns := range o.in {
+		s.in[f] += ns
+	}
+	s.all += o.all
+	s.samples += o.samples
+}
+
+// book adds a sample of w ns that has the functions of a stack.
+func (s *split) book(w float64, stack []string) {
+	s.all += w
+	s.samples++
+	slices.Sort(stack)
+	for _, f := range slices.Compact(stack) {
+		s.in[f] += w
+	}
+}
+
+var cpuScenarios = []struct{ name, what string }{
+	{"mix", "one thread; arithmetic, malloc, mutexes, system calls, qsort, tiny functions"},
+	{"threads", "the same on 4 threads per CPU"},
+	{"brief", "threads that live for 2 ms of CPU time, 3 of 4 in one function"},
+	{"step1ms", "two functions in turn, in step with a clock of 1 ms"},
+	{"step2ms", "the same, of 2 ms"},
+}
+
+func (b *bench) cpuTime() error {
+	built := "without"
+	if b.fp {
+		built = "with"
+	}
+	fmt.Printf("CPU time by function: %d rounds of %v, %d samples a second, hbtrace and perf record -g in the same run; programs built %s frame pointers\n\n", b.rounds, b.cpu, b.freq, built)
+	fmt.Println("| scenario | samples hbtrace / perf | largest error of a function, pp: hbtrace / perf | where | CPU time accounted for, %: hbtrace / perf |")
+	fmt.Println("|---|---|---|---|---|")
+	raw, err := os.Create(b.file("cpu.txt"))
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	for _, sc := range cpuScenarios {
+		truth, ours, perfs := newSplit(), newSplit(), newSplit()
+		for round := range b.rounds {
+			t, o, p, err := b.cpuRound(sc.name, round)
+			if err != nil {
+				return fmt.Errorf("%s: %w", sc.name, err)
+			}
+			for f := range t.in {
+				fmt.Fprintf(raw, "%s %d %s truth %.2f hbtrace %.2f perf %.2f\n", sc.name, round, f, t.share(f), o.share(f), p.share(f))
+			}
+			fmt.Fprintf(raw, "%s %d total truth %.1f ms hbtrace %.1f perf %.1f samples %d %d\n", sc.name, round, t.all/1e6, o.all/1e6, p.all/1e6, o.samples, p.samples)
+			truth.add(t)
+			ours.add(o)
+			perfs.add(p)
+		}
+		oursWorst, oursAt := worst(truth, ours)
+		perfWorst, perfAt := worst(truth, perfs)
+		fmt.Printf("| %s: %s | %d / %d | %.2f / %.2f | %s / %s | %.1f / %.1f |\n", sc.name, sc.what, ours.samples, perfs.samples,
+			oursWorst, perfWorst, oursAt, perfAt, 100*ours.all/truth.all, 100*perfs.all/truth.all)
+	}
+	fmt.Println()
+	return nil
+}
+
+// worst returns the largest difference of a function's share, in percentage points.
+func worst(truth, got *split) (pp float64, at string) {
+	for f := range truth.in {
+		if d := got.share(f) - truth.share(f); d > pp || -d > pp {
+			pp, at = max(d, -d), f
+		}
+	}
+	return pp, at
+}
+
+func (b *bench) cpuRound(scenario string, round int) (truth, ours, perfs *split, err error) {
+	base := b.file("cpu-%s-%d", scenario, round)
+	prog := b.program("cpu")
+	if err := quiet("perf", "record", "-F", strconv.Itoa(b.freq), "-g", "-o", base+".perf", "--",
+		b.hbtrace, "run", "-q", "-F", strconv.Itoa(b.freq), "-o", base, "--", prog, scenario, fmt.Sprint(b.cpu.Milliseconds()), base+".truth"); err != nil {
+		return nil, nil, nil, err
+	}
+	truth = newSplit()
+	if err := readFacts(base+".truth", func(w []string, n []int64) error {
+		if w[0] == "total" {
+			truth.all = float64(n[0])
+		} else {
+			truth.in[w[1]] = float64(n[0])
+		}
+		return nil
+	}); err != nil {
+		return nil, nil, nil, err
+	}
+	if ours, err = pprofSplit(base+".pb.gz", "cpu"); err != nil {
+		return nil, nil, nil, err
+	}
+	if ours.samples, err = sampled(base + ".hbt"); err != nil {
+		return nil, nil, nil, err
+	}
+	if perfs, err = perfSplit(base+".perf", filepath.Base(prog)); err != nil {
+		return nil, nil, nil, err
+	}
+	os.Remove(base + ".perf") // large, and summed up
+	return truth, ours, perfs, nil
+}
+
+// pprofSplit sums up one type of value of a profile, as any reader of it would.
+func pprofSplit(path, valueType string) (*split, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	p, err := profile.Parse(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	at := slices.IndexFunc(p.SampleType, func(v *profile.ValueType) bool { return v.Type == valueType })
+	if at < 0 {
+		return nil, fmt.Errorf("%s has no values of type %s", path, valueType)
+	}
+	s := newSplit()
+	for _, x := range p.Sample {
+		if x.Value[at] == 0 {
+			continue
+		}
+		var stack []string
+		for _, l := range x.Location {
+			for _, ln := range l.Line {
+				stack = append(stack, ln.Function.Name)
+			}
+		}
+		s.book(float64(x.Value[at]), stack)
+	}
+	return s, nil
+}
+
+// sampled counts the periodic samples of a recording: a profile adds up those of equal stacks.
+func sampled(path string) (n int, err error) {
+	r, err := tracefile.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	err = r.Events(func(e *trace.Event) error {
+		if e.Kind == trace.KindCPU {
+			n += int(e.Count)
+		}
+		return nil
+	})
+	return n, err
+}
+
+// perfSplit sums up what perf sampled of processes with a name.
+func perfSplit(path, comm string) (*split, error) {
+	cmd := exec.Command("perf", "script", "-i", path, "-F", "comm,period,ip,sym")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("perf script: %w", err)
+	}
+	s := newSplit()
+	var stack []string
+	var period float64
+	ours := false
+	flush := func() {
+		if ours {
+			s.book(period, stack)
+		}
+		stack, ours = nil, false
+	}
+	sc := bufio.NewScanner(bytes.NewReader(out))
+	for sc.Scan() {
+		line := sc.Text()
+		switch {
+		case strings.TrimSpace(line) == "":
+			flush()
+		case line[0] != '\t' && !ours && stack == nil: // "comm  period:"
+			name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+			n, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), ":"), 64)
+			if err != nil {
+				return nil, fmt.Errorf("perf script: line %q: %w", line, err)
+			}
+			ours, period = name == comm, n
+			stack = []string{}
+		default: // "address function"
+			if _, fn, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+				stack = append(stack, fn)
+			}
+		}
+	}
+	flush()
+	return s, sc.Err()
+}

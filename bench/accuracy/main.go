@@ -1,0 +1,147 @@
+// Accuracy compares what hbtrace says with what programs know of themselves: CPU time by function, waits, allocations. CPU
+// time is recorded by perf in the very same run, so that both are held to one truth. Run it from the repository:
+//
+//	go run ./bench/accuracy [-rounds 5] [-cpu 4s] [-fp] [-o DIR] [cpu|blocked|alloc …]
+//
+// Rounds of a scenario are summed up before they are compared: an error of the method stays, that of too few samples
+// shrinks. What each round gave is in a file beside.
+package main
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// bench is one run of the command.
+type bench struct {
+	rounds  int
+	cpu     time.Duration // of a program, per round
+	freq    int           // samples a second, hbtrace's as perf's
+	dir     string
+	hbtrace string
+	fp      bool // programs are built with frame pointers
+}
+
+func main() {
+	var b bench
+	flag.IntVar(&b.rounds, "rounds", 5, "runs of each scenario")
+	flag.DurationVar(&b.cpu, "cpu", 4*time.Second, "CPU time of one run")
+	flag.IntVar(&b.freq, "F", 999, "samples a second, hbtrace's and perf's")
+	flag.StringVar(&b.dir, "o", "", "where raw results go (default: a temporary directory, kept)")
+	flag.StringVar(&b.hbtrace, "hbtrace", "", "the hbtrace to measure (default: built from this tree)")
+	flag.BoolVar(&b.fp, "fp", false, "build the programs with frame pointers, which perf record -g needs")
+	flag.Parse()
+	if err := b.run(flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "accuracy:", err)
+		os.Exit(1)
+	}
+}
+
+func (b *bench) run(parts []string) (err error) {
+	if len(parts) == 0 {
+		parts = []string{"cpu", "blocked", "alloc"}
+	}
+	if b.dir == "" {
+		if b.dir, err = os.MkdirTemp("", "accuracy-"); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
+		return err
+	}
+	if b.hbtrace == "" {
+		b.hbtrace = filepath.Join(b.dir, "hbtrace")
+		if err := command("go", "build", "-o", b.hbtrace, "./cmd/hbtrace").Run(); err != nil {
+			return fmt.Errorf("building hbtrace: %w", err)
+		}
+	}
+	frames := "-fomit-frame-pointer" // as distributions build
+	if b.fp {
+		frames = "-fno-omit-frame-pointer"
+	}
+	for _, p := range []string{"cpu", "blocked", "alloc"} {
+		if err := command("gcc", "-O2", "-g", frames, "-pthread", "-o", b.program(p), filepath.Join("bench/accuracy/programs", p+".c")).Run(); err != nil {
+			return fmt.Errorf("compiling %s: %w", p, err)
+		}
+	}
+	for _, part := range parts {
+		switch part {
+		case "cpu":
+			err = b.cpuTime()
+		case "blocked":
+			err = b.blocked()
+		case "alloc":
+			err = b.allocations()
+		default:
+			err = fmt.Errorf("%q: give cpu, blocked or alloc", part)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Println("\nraw results:", b.dir)
+	return nil
+}
+
+// program is the path of a compiled program; its name, cut to 15 bytes, is what perf knows it by.
+func (b *bench) program(name string) string { return filepath.Join(b.dir, "acc-"+name) }
+
+func (b *bench) file(format string, args ...any) string {
+	return filepath.Join(b.dir, fmt.Sprintf(format, args...))
+}
+
+func command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// quiet runs a command and shows what it said only if it failed.
+func quiet(name string, args ...string) error {
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(append([]string{name}, args...), " "), err, out)
+	}
+	return nil
+}
+
+// readFacts calls f for each line of a truth file, split at spaces; numbers from the first that is one on.
+func readFacts(path string, f func(words []string, numbers []int64) error) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	n := 0
+	for sc := bufio.NewScanner(file); sc.Scan(); n++ {
+		words := strings.Fields(sc.Text())
+		var numbers []int64
+		for i := len(words) - 1; i >= 0; i-- {
+			v, err := strconv.ParseInt(words[i], 10, 64)
+			if err != nil {
+				break
+			}
+			numbers = append(numbers, v)
+			words = words[:i]
+		}
+		slices.Reverse(numbers)
+		if len(words) == 0 || len(numbers) == 0 {
+			return fmt.Errorf("%s: line %d makes no sense: %q", path, n+1, sc.Text())
+		}
+		if err := f(words, numbers); err != nil {
+			return err
+		}
+	}
+	if n == 0 {
+		return errors.New(path + " is empty: the program did not get to its end")
+	}
+	return nil
+}
