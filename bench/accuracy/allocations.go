@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/tracefile"
 )
 
 func (b *bench) allocations() error {
 	const period = 512 << 10 // bytes between samples, hbtrace's default
-	type count struct{ bytes, liveBytes, objects, gotBytes, gotLive, gotObjects, inverse float64 }
+	type count struct {
+		bytes, liveBytes, objects, gotBytes, gotLive, gotObjects float64
+		deviation                                                *variances
+	}
 	counts := map[string]*count{}
 	var order []string
 	var exact, truth float64
@@ -32,17 +36,22 @@ func (b *bench) allocations() error {
 		if err != nil {
 			return err
 		}
+		spread, counted, err := variancesOf(base + ".hbt")
+		if err != nil {
+			return err
+		}
+		exact += counted
 		if err := readFacts(base+".truth", func(w []string, n []int64) error {
 			c := counts[w[1]]
 			if c == nil {
-				c = &count{}
+				c = &count{deviation: &variances{}}
 				counts[w[1]] = c
 				order = append(order, w[1])
 			}
 			c.objects += float64(n[0])
 			c.bytes += float64(n[1])
 			c.liveBytes += float64(n[3])
-			c.inverse += float64(n[4]) / 1e6
+			c.deviation.add(spread[w[1]])
 			c.gotBytes += space.in[w[1]]
 			c.gotObjects += objects.in[w[1]]
 			c.gotLive += live.in[w[1]]
@@ -51,25 +60,81 @@ func (b *bench) allocations() error {
 		}); err != nil {
 			return err
 		}
-		r, err := tracefile.Open(base + ".hbt")
-		if err != nil {
-			return err
-		}
-		for _, t := range r.Threads() {
-			exact += float64(t.AllocBytes)
-		}
-		r.Close()
 	}
-	fmt.Printf("Allocations: %d rounds, half of what is freed by another thread, a sample every %d KiB\n\n", b.rounds, period>>10)
+	fmt.Printf("Allocations: %d rounds, half of what is freed by another thread, a sample every %d KiB or, where they come fast, more\n\n", b.rounds, period>>10)
 	fmt.Println("| function | bytes: error, % (in standard deviations) | objects: error, % (in standard deviations) | in use at the end: error, % (in standard deviations) |")
 	fmt.Println("|---|---|---|---|")
 	for _, name := range order {
 		c := counts[name]
-		// The variance of a sum of samples taken every period bytes is at most period times the sum.
-		dev := func(got, want float64) float64 { return (got - want) / math.Sqrt(period*want) }
-		fmt.Printf("| %s | %+.2f (%+.1f) | %+.2f (%+.1f) | %+.2f (%+.1f) |\n", name, 100*(c.gotBytes/c.bytes-1), dev(c.gotBytes, c.bytes),
-			100*(c.gotObjects/c.objects-1), (c.gotObjects-c.objects)/math.Sqrt(period*c.inverse), 100*(c.gotLive/c.liveBytes-1), dev(c.gotLive, c.liveBytes))
+		d := c.deviation
+		fmt.Printf("| %s | %+.2f (%+.1f) | %+.2f (%+.1f) | %+.2f (%+.1f) |\n", name,
+			100*(c.gotBytes/c.bytes-1), (c.gotBytes-c.bytes)/math.Sqrt(d.bytes),
+			100*(c.gotObjects/c.objects-1), (c.gotObjects-c.objects)/math.Sqrt(d.objects),
+			100*(c.gotLive/c.liveBytes-1), (c.gotLive-c.liveBytes)/math.Sqrt(d.live))
 	}
 	fmt.Printf("\nexact counters of all threads: %+.4f %% of the program's own count (libc's own allocations included)\n\n", 100*(exact/truth-1))
 	return nil
+}
+
+// variances of what was sampled in a function. A sample of s bytes with weight w was taken with probability s/w, so that
+// the sum of w(w-s) over the samples is an unbiased estimate of the variance of the sum of w (Horvitz and Thompson 1952).
+type variances struct{ bytes, objects, live float64 }
+
+func (v *variances) add(o *variances) {
+	if o != nil {
+		v.bytes += o.bytes
+		v.objects += o.objects
+		v.live += o.live
+	}
+}
+
+// variancesOf reads them from a recording, with the exact number of bytes that its threads asked for.
+func variancesOf(path string) (in map[string]*variances, counted float64, err error) {
+	r, err := tracefile.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer r.Close()
+	for _, t := range r.Threads() {
+		counted += float64(t.AllocBytes)
+	}
+	in = map[string]*variances{}
+	functions := map[trace.StackID][]*variances{}
+	type alive struct {
+		v  float64
+		at []*variances
+	}
+	live := map[uint64]alive{}
+	err = r.Events(func(e *trace.Event) error {
+		switch {
+		case e.Kind == trace.KindFree:
+			delete(live, e.Object)
+		case e.Kind == trace.KindAlloc && e.Size > 0:
+			at, ok := functions[e.Stack]
+			if !ok {
+				for id := e.Stack; id != 0; id = r.Node(id).Parent {
+					for _, f := range r.Symbols(id) {
+						if in[f.Func] == nil {
+							in[f.Func] = &variances{}
+						}
+						at = append(at, in[f.Func])
+					}
+				}
+				functions[e.Stack] = at
+			}
+			w, s := float64(e.Weight), float64(e.Size)
+			for _, v := range at {
+				v.bytes += w * (w - s)
+				v.objects += w * (w - s) / (s * s)
+			}
+			live[e.Object] = alive{w * (w - s), at}
+		}
+		return nil
+	})
+	for _, l := range live {
+		for _, v := range l.at {
+			v.live += l.v
+		}
+	}
+	return in, counted, err
 }

@@ -1,11 +1,10 @@
-/* Allocations of known number and size: alloc MEGABYTES TRUTH-FILE. A line per function: objects, bytes, what of them is
- * still in use at the end, and the sum of 1/size times 1e6. Half of what is freed is freed by another thread. */
+/* Allocations of known number and size: alloc MEGABYTES TRUTH-FILE. A line per function: objects, bytes, and what of them is
+ * still in use at the end. Half of what is freed is freed by another thread. */
 #include "truth.h"
 
 struct count {
 	const char *name;
 	uint64_t objects, bytes, live_objects, live_bytes;
-	double inverse; /* sum of 1/size: the variance of the number of objects, as sampled, is period times this */
 };
 static struct count counts[3];
 enum { QUEUE = 1 << 12 };
@@ -31,7 +30,6 @@ static void dispose(struct count *c, void *p, size_t n, unsigned x)
 {
 	c->objects++;
 	c->bytes += n;
-	c->inverse += 1.0 / (double)n;
 	switch (x % 8) {
 	case 0: /* kept */
 		c->live_objects++;
@@ -97,7 +95,7 @@ int main(int argc, char **argv)
 	__atomic_store_n(&done, 1, __ATOMIC_RELEASE);
 	pthread_join(id, 0);
 	for (int i = 0; i < 3; i++)
-		fprintf(out, "alloc %s %llu %llu %llu %llu %.0f\n", counts[i].name, (unsigned long long)counts[i].objects,
-			(unsigned long long)counts[i].bytes, (unsigned long long)counts[i].live_objects, (unsigned long long)counts[i].live_bytes, counts[i].inverse * 1e6);
+		fprintf(out, "alloc %s %llu %llu %llu %llu\n", counts[i].name, (unsigned long long)counts[i].objects,
+			(unsigned long long)counts[i].bytes, (unsigned long long)counts[i].live_objects, (unsigned long long)counts[i].live_bytes);
 	return fclose(out);
 }

@@ -1,8 +1,10 @@
-/* Waits and slow calls of known length: blocked ROUNDS TRUTH-FILE. A line per wait: thread, what, from, to. */
+/* Waits and slow calls of known length: blocked ROUNDS TRUTH-FILE. A line per wait: what, from, to, how
+ * often the thread slept in it, and how often it was preempted. */
 #include "truth.h"
 #include <poll.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <sys/resource.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, cond_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
@@ -13,12 +15,21 @@ static unsigned turn;
 struct fact {
 	const char *what;
 	int64_t from, to;
+	long slept, preempted; /* context switches: only who slept has waited, and who was preempted has waited for a CPU too */
 };
 static struct fact facts[1 << 16];
 static int n_facts;
 
-#define FACT(name, call) do { int64_t a_ = mono_now(); call; int64_t b_ = mono_now(); \
-	if (n_facts < (int)(sizeof facts / sizeof *facts)) facts[n_facts++] = (struct fact){name, a_, b_}; } while (0)
+#define FACT(name, call) do { \
+	struct rusage u_, v_; \
+	getrusage(RUSAGE_THREAD, &u_); \
+	int64_t a_ = mono_now(); \
+	call; \
+	int64_t b_ = mono_now(); \
+	getrusage(RUSAGE_THREAD, &v_); \
+	if (n_facts < (int)(sizeof facts / sizeof *facts)) \
+		facts[n_facts++] = (struct fact){name, a_, b_, v_.ru_nvcsw - u_.ru_nvcsw, v_.ru_nivcsw - u_.ru_nivcsw}; \
+} while (0)
 
 static void nap(long us)
 {
@@ -81,12 +92,12 @@ int main(int argc, char **argv)
 		FACT("read", if (read(to_worker[0], &c, 1) != 1) abort());
 		struct pollfd p = {to_worker[0], POLLIN, 0};
 		FACT("poll", poll(&p, 1, -1));
-		if (read(to_worker[0], &c, 1) != 1)
-			abort();
+		FACT("read", if (read(to_worker[0], &c, 1) != 1) abort());
 		FACT("sleep", nap(500));
 	}
 	pthread_join(id, 0);
 	for (int i = 0; i < n_facts; i++)
-		fprintf(out, "wait %s %lld %lld\n", facts[i].what, (long long)facts[i].from, (long long)facts[i].to);
+		fprintf(out, "wait %s %lld %lld %ld %ld\n", facts[i].what, (long long)facts[i].from, (long long)facts[i].to, facts[i].slept,
+			facts[i].preempted);
 	return fclose(out);
 }
