@@ -9,6 +9,7 @@ import (
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/blame"
+	"github.com/hbtrace/hbtrace/visualize/feed"
 	"github.com/hbtrace/hbtrace/visualize/frames"
 	"github.com/hbtrace/hbtrace/visualize/spans"
 	"github.com/hbtrace/hbtrace/visualize/weigh"
@@ -65,11 +66,8 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 		src: src, meta: src.Meta(), stats: src.Stats(),
 		procs: map[trace.ProcID]*trace.Process{}, threads: map[trace.ThreadID]*threadFacts{},
 	}
-	var err error
-	if f.weights, err = weigh.Collect(src, weigh.Options{}); err != nil {
-		return nil, fmt.Errorf("weighing the recording's stacks: %w", err)
-	}
-	f.frames = f.weights.Frames
+	weights := weigh.NewCollector(src, weigh.Options{})
+	f.frames = frames.New(src) // of this goroutine's own: weights has another
 	f.locking = weigh.NewLocking(f.meta, f.frames)
 	procs := src.Processes()
 	for i := range procs {
@@ -92,7 +90,7 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 	}
 	blocks := map[site]*block{}
 	diff := spans.New(src, f.frames, nobody{})
-	err = src.Events(func(e *trace.Event) error {
+	err := feed.Events(src, weights.Add, func(e *trace.Event) error {
 		if int(e.Kind) >= len(f.kinds) || e.Kind == 0 {
 			f.odd++
 			return nil
@@ -146,6 +144,7 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the recording's events: %w", err)
 	}
+	f.weights = weights.Table()
 	cover, err := diff.Close()
 	if err != nil {
 		return nil, fmt.Errorf("accounting for threads' time: %w", err)

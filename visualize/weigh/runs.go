@@ -28,7 +28,7 @@ type run struct {
 }
 
 // sample takes up a KindCPU that was added to a row.
-func (rs runs) sample(c *collector, e *trace.Event, row int32) {
+func (rs runs) sample(c *Collector, e *trace.Event, proc trace.ProcID, row int32) {
 	late := e.Flags&trace.FlagLate != 0
 	if late {
 		c.t.Doubt.LateCPU += max(e.CPU, 0)
@@ -36,7 +36,7 @@ func (rs runs) sample(c *collector, e *trace.Event, row int32) {
 	if e.Object == 0 || e.Hook != 0 {
 		return
 	}
-	at := origin{proc: c.procOf[e.Thread], began: e.Object}
+	at := origin{proc: proc, began: e.Object}
 	if c.o.By&ByThread != 0 {
 		at.thread = e.Thread
 	}
@@ -53,7 +53,7 @@ func (rs runs) sample(c *collector, e *trace.Event, row int32) {
 }
 
 // share moves late weight. The result does not depend on the order of maps.
-func (rs runs) share(c *collector) {
+func (rs runs) share(c *Collector) {
 	origins := make([]origin, 0, len(rs))
 	for at := range rs {
 		origins = append(origins, at)

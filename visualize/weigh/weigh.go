@@ -20,6 +20,7 @@ import (
 	"slices"
 
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/feed"
 	"github.com/hbtrace/hbtrace/visualize/frames"
 )
 
@@ -103,29 +104,48 @@ type Doubt struct {
 // objects are a row's allocations, exact; rounded into its values at the end.
 type objects struct{ all, inUse float64 }
 
-type collector struct {
+// Collector makes a [Table] of events that are added one by one.
+type Collector struct {
 	src    trace.Source
 	o      Options
 	t      *Table
 	rows   []Row
 	objs   []objects // by row, as far as rows with allocations reach
-	index  map[Key]int32
-	procOf map[trace.ThreadID]trace.ProcID
-	start  map[trace.ThreadID]trace.Addr
+	places placeIndex
+	index  map[Key]int32 // rows of an object or a start routine
+	few    []*thread     // by id, as far as they are small
+	many   map[trace.ThreadID]*thread
 	nodeAt map[trace.Addr]trace.StackID
-	last   map[trace.ThreadID]trace.StackID
 	lock   *Locking
 	live   heap
 	runs   runs
 	want   [NumValues]bool
 }
 
+// thread is what is known of one thread.
+type thread struct {
+	proc  trace.ProcID
+	start trace.Addr // zero: unknown
+	last  trace.StackID
+}
+
+// Threads with ids below this are found in a slice. A recording's ids count up from 1.
+const fewThreads = 1 << 16
+
 // Collect reads src's events once. Errors are those of src, and [ErrTooManyRows].
 func Collect(src trace.Source, o Options) (*Table, error) {
-	c := &collector{
+	c := NewCollector(src, o)
+	if err := feed.Events(src, c.Add); err != nil {
+		return nil, err
+	}
+	return c.Table(), nil
+}
+
+// NewCollector makes a Collector of src's events, which the caller adds, all and in order.
+func NewCollector(src trace.Source, o Options) *Collector {
+	c := &Collector{
 		src: src, o: o, t: &Table{Frames: frames.New(src)},
-		index: map[Key]int32{}, procOf: map[trace.ThreadID]trace.ProcID{}, start: map[trace.ThreadID]trace.Addr{},
-		last: map[trace.ThreadID]trace.StackID{}, live: newHeap(), runs: runs{},
+		index: map[Key]int32{}, many: map[trace.ThreadID]*thread{}, live: newHeap(), runs: runs{},
 	}
 	for v := range NumValues {
 		c.want[v] = o.Values == nil
@@ -139,36 +159,53 @@ func Collect(src trace.Source, o Options) (*Table, error) {
 	threads := src.Threads()
 	for i := range threads {
 		th := &threads[i]
-		c.procOf[th.ID] = th.Proc
-		if th.StartRoutine != (trace.Addr{}) {
-			c.start[th.ID] = th.StartRoutine
-		}
+		t := c.thread(th.ID)
+		t.proc, t.start = th.Proc, th.StartRoutine
 		if th.CPU < 0 || c.t.Doubt.ThreadCPU < 0 {
 			c.t.Doubt.ThreadCPU = -1
 		} else {
 			c.t.Doubt.ThreadCPU += th.CPU
 		}
 	}
-	c.findRoutines()
-	err := src.Events(func(e *trace.Event) error {
-		c.event(e)
-		if o.MaxRows > 0 && len(c.rows) > o.MaxRows {
-			return ErrTooManyRows
+	c.findRoutines(threads)
+	return c
+}
+
+// thread finds a thread's state; events may name threads that the recording does not list.
+func (c *Collector) thread(id trace.ThreadID) *thread {
+	if int(id) < len(c.few) {
+		if t := c.few[id]; t != nil {
+			return t
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
+	t := c.many[id]
+	if t == nil {
+		t = new(thread)
+		if id >= fewThreads {
+			c.many[id] = t
+			return t
+		}
+		for int(id) >= len(c.few) {
+			c.few = append(c.few, nil)
+		}
+		c.few[id] = t
+	}
+	return t
+}
+
+// Table ends the collection.
+func (c *Collector) Table() *Table {
 	c.finish()
-	return c.t, nil
+	return c.t
 }
 
 // findRoutines looks for nodes that name a start routine's first instruction: those can be symbolised.
-func (c *collector) findRoutines() {
+func (c *Collector) findRoutines(threads []trace.Thread) {
 	c.nodeAt = map[trace.Addr]trace.StackID{}
-	for _, a := range c.start {
-		c.nodeAt[a] = 0
+	for i := range threads {
+		if a := threads[i].StartRoutine; a != (trace.Addr{}) {
+			c.nodeAt[a] = 0
+		}
 	}
 	if len(c.nodeAt) == 0 {
 		return
@@ -184,27 +221,30 @@ func (c *collector) findRoutines() {
 	}
 }
 
-func (c *collector) event(e *trace.Event) {
+// Add takes the recording's next event. It keeps no reference to it. The error is [ErrTooManyRows].
+func (c *Collector) Add(e *trace.Event) error {
 	if e.Kind == trace.KindOff {
-		return // beside the thread's own account: its waits and calls are what weighs
+		return nil // beside the thread's own account: its waits and calls are what weighs
 	}
+	t := c.thread(e.Thread)
 	if e.Stack != 0 && c.t.Frames.Valid(e.Stack) {
-		c.last[e.Thread] = e.Stack
+		t.last = e.Stack
 	}
 	switch e.Kind {
 	case trace.KindCPU:
-		r := c.row(e, KindCPU, e.Hook)
+		row := c.row(e, t, kindCPU, e.Hook)
+		r := &c.rows[row]
 		r.Values[Samples] += int64(max(e.Count, 1))
 		r.Values[CPU] += max(e.CPU, 0)
-		c.runs.sample(c, e, c.index[r.Key])
+		c.runs.sample(c, e, t.proc, row)
 	case trace.KindThreadExit:
 		if e.CPU > 0 {
 			c.t.Doubt.TailCPU += e.CPU
-			c.tail(e).Values[CPU] += e.CPU
+			c.rows[c.tail(e, t)].Values[CPU] += e.CPU
 		}
-		delete(c.last, e.Thread)
+		t.last = 0
 	case trace.KindWait:
-		r := c.row(e, KindWait, e.Hook)
+		r := &c.rows[c.row(e, t, kindWait, e.Hook)]
 		d := max(int64(e.Time-e.Start), 0)
 		r.Values[Blocked] += d
 		if c.lock.Wait(e.Hook, e.Stack) {
@@ -212,109 +252,187 @@ func (c *collector) event(e *trace.Event) {
 			r.Values[Delay] += d
 		}
 	case trace.KindCall:
-		c.row(e, KindCall, e.Hook).Values[Blocked] += max(int64(e.Time-e.Start), 0)
+		c.rows[c.row(e, t, kindCall, e.Hook)].Values[Blocked] += max(int64(e.Time-e.Start), 0)
 	case trace.KindAlloc:
-		r := c.row(e, KindAlloc, e.Hook)
-		a := alloc{e.Time, c.index[r.Key], float64(e.Weight) / float64(max(e.Size, 1)), int64(min(e.Weight, math.MaxInt64))}
+		n := c.row(e, t, kindAlloc, e.Hook)
+		a := alloc{e.Time, n, float64(e.Weight) / float64(max(e.Size, 1)), int64(min(e.Weight, math.MaxInt64))}
 		if n := int(a.row) + 1 - len(c.objs); n > 0 {
 			c.objs = append(c.objs, make([]objects, n)...)
 		}
 		c.objs[a.row].all += a.objects
-		r.Values[AllocSpace] += a.bytes
-		if gone, inUse := c.live.alloc(c.procOf[e.Thread], e.Object, a); inUse {
+		c.rows[n].Values[AllocSpace] += a.bytes
+		if gone, inUse := c.live.alloc(t.proc, e.Object, a); inUse {
 			c.inUse(&a, 1)
 			if gone.row >= 0 {
 				c.inUse(&gone, -1)
 			}
 		}
 	case trace.KindFree:
-		if a, ok := c.live.free(c.procOf[e.Thread], e.Object, e.Time); ok {
+		if a, ok := c.live.free(t.proc, e.Object, e.Time); ok {
 			c.inUse(&a, -1)
 		}
 	case trace.KindLost:
 		c.t.Doubt.Lost += uint64(e.Count)
 	}
+	if c.o.MaxRows > 0 && len(c.rows) > c.o.MaxRows {
+		return ErrTooManyRows
+	}
+	return nil
 }
 
 // inUse adds an allocation to its row's memory in use, or takes it away (sign -1).
-func (c *collector) inUse(a *alloc, sign int64) {
+func (c *Collector) inUse(a *alloc, sign int64) {
 	c.objs[a.row].inUse += float64(sign) * a.objects
 	c.rows[a.row].Values[InuseSpace] += sign * a.bytes
 }
 
-// row finds or makes e's row. The result is valid until the next call.
-func (c *collector) row(e *trace.Event, kind Kind, hook trace.HookID) *Row {
+// Kinds as places number them.
+const (
+	kindCPU = iota
+	kindTail
+	kindWait
+	kindCall
+	kindAlloc
+)
+
+var kinds = [...]Kind{KindCPU, KindTail, KindWait, KindCall, KindAlloc}
+
+// row finds or makes e's row and counts its doubts.
+func (c *Collector) row(e *trace.Event, t *thread, kind uint8, hook trace.HookID) int32 {
 	d, n := &c.t.Doubt, uint64(max(e.Count, 1))
-	k := Key{Stack: e.Stack, Hook: hook}
 	d.Stacks += n
-	if !c.t.Frames.Valid(k.Stack) {
-		k.Stack = 0
+	if e.Flags&(trace.FlagStackCut|trace.FlagStackGuessed|trace.FlagStackOmitted) != 0 {
+		if e.Flags&trace.FlagStackCut != 0 {
+			d.Cut += n
+		}
+		if e.Flags&trace.FlagStackGuessed != 0 {
+			d.Guessed += n
+		}
+		if e.Flags&trace.FlagStackOmitted != 0 {
+			d.Omitted += n
+		}
+	}
+	stack := e.Stack
+	if !c.t.Frames.Valid(stack) {
+		stack = 0
+	}
+	p := c.place(stack, hook, e.Thread, t, kind)
+	s := c.places.find(p)
+	row, doubt := s.row-1, s.doubt
+	byObject := kind == kindWait && c.o.By&ByObject != 0
+	if row < 0 {
+		var k Key
+		k.Stack, k.Hook, doubt = c.judge(stack, hook)
+		if byObject {
+			row = 0 // the place knows the doubts; rows are the objects'
+		} else {
+			row = c.at(k, e.Thread, t, kind)
+			s = c.places.find(p) // at may have moved it
+		}
+		if s.row == 0 {
+			c.places.set(s, p, row, doubt)
+		}
+	}
+	if doubt&doubtNoStack != 0 {
 		d.NoStack += n
-	} else {
-		at := c.t.Frames.Of(k.Stack)
-		leaf := c.t.Frames.Frame(at[len(at)-1].ID)
-		if !leaf.Symbolised {
-			d.Unsymbolised += n
-		}
-		if hook != 0 {
-			if name := c.src.Meta().Hooks[hook].Name; name != "" && (leaf.Name == name || leaf.Linkage == name) {
-				k.Hook = 0
-			}
-		}
 	}
-	if e.Flags&trace.FlagStackCut != 0 {
-		d.Cut += n
+	if doubt&doubtUnsymbolised != 0 {
+		d.Unsymbolised += n
 	}
-	if e.Flags&trace.FlagStackGuessed != 0 {
-		d.Guessed += n
-	}
-	if e.Flags&trace.FlagStackOmitted != 0 {
-		d.Omitted += n
-	}
-	if kind == KindWait && c.o.By&ByObject != 0 {
+	if byObject {
+		var k Key
+		k.Stack, k.Hook, _ = c.judge(stack, hook)
 		k.Object = e.Object
+		return c.at(k, e.Thread, t, kind)
 	}
-	return c.at(k, e.Thread, kind)
+	return row
+}
+
+// judge says what a stack is, and whether the hook is a frame of its own on top of it.
+func (c *Collector) judge(stack trace.StackID, hook trace.HookID) (trace.StackID, trace.HookID, doubtBits) {
+	if !c.t.Frames.Valid(stack) {
+		return 0, hook, doubtNoStack
+	}
+	var doubt doubtBits
+	at := c.t.Frames.Of(stack)
+	leaf := c.t.Frames.Frame(at[len(at)-1].ID)
+	if !leaf.Symbolised {
+		doubt = doubtUnsymbolised
+	}
+	if hook != 0 {
+		if name := c.src.Meta().Hooks[hook].Name; name != "" && (leaf.Name == name || leaf.Linkage == name) {
+			hook = 0
+		}
+	}
+	return stack, hook, doubt
+}
+
+// place is an event's place, by what rows are kept apart by.
+func (c *Collector) place(stack trace.StackID, hook trace.HookID, id trace.ThreadID, t *thread, kind uint8) place {
+	var group uint32
+	switch {
+	case c.o.By&ByThread != 0:
+		group = uint32(id)
+	case c.o.By&ByProcess != 0:
+		group = uint32(t.proc)
+	}
+	if c.o.By&ByKind == 0 && (kind != kindWait || c.o.By&ByObject == 0) {
+		kind = kindCPU
+	}
+	return placeOf(stack, hook, kind, group)
 }
 
 // tail finds or makes the row for CPU time that a thread used after its last sample. The event's own stack comes
 // first, then the start routine where it can be named, the thread's last stack, and the routine's bare address.
-func (c *collector) tail(e *trace.Event) *Row {
+func (c *Collector) tail(e *trace.Event, t *thread) int32 {
 	var k Key
-	routine := c.start[e.Thread]
 	switch {
 	case c.t.Frames.Valid(e.Stack):
 		k.Stack = e.Stack
-	case c.nodeAt[routine] != 0:
-		k.Stack = c.nodeAt[routine]
-	case c.last[e.Thread] != 0:
-		k.Stack = c.last[e.Thread]
+	case c.nodeAt[t.start] != 0:
+		k.Stack = c.nodeAt[t.start]
+	case t.last != 0:
+		k.Stack = t.last
 	default:
-		k.Routine = routine
+		k.Routine = t.start
 	}
-	return c.at(k, e.Thread, KindTail)
+	return c.at(k, e.Thread, t, kindTail)
 }
 
-func (c *collector) at(k Key, thread trace.ThreadID, kind Kind) *Row {
+// at finds or makes the row of a key, of which it fills in what rows are kept apart by.
+func (c *Collector) at(k Key, id trace.ThreadID, t *thread, kind uint8) int32 {
 	if c.o.By&ByThread != 0 {
-		k.Thread = thread
+		k.Thread = id
 	}
 	if c.o.By&(ByThread|ByProcess) != 0 {
-		k.Proc = c.procOf[thread]
+		k.Proc = t.proc
 	}
 	if c.o.By&ByKind != 0 {
-		k.Kind = kind
+		k.Kind = kinds[kind]
 	}
-	i, ok := c.index[k]
-	if !ok {
-		i = int32(len(c.rows))
-		c.rows = append(c.rows, Row{Key: k})
-		c.index[k] = i
+	if k.Object != 0 || k.Routine != (trace.Addr{}) || k.Stack == 0 || kind == kindWait && c.o.By&ByObject != 0 {
+		i, ok := c.index[k]
+		if !ok {
+			i = c.add(k)
+			c.index[k] = i
+		}
+		return i
 	}
-	return &c.rows[i]
+	p := c.place(k.Stack, k.Hook, id, t, kind)
+	s := c.places.find(p)
+	if s.row == 0 {
+		_, _, doubt := c.judge(k.Stack, k.Hook)
+		c.places.set(s, p, c.add(k), doubt)
+	}
+	return s.row - 1
 }
 
-func (c *collector) finish() {
+func (c *Collector) add(k Key) int32 {
+	c.rows = append(c.rows, Row{Key: k})
+	return int32(len(c.rows) - 1)
+}
+
+func (c *Collector) finish() {
 	c.t.Doubt.FreesUnmet = c.live.unmet()
 	c.runs.share(c)
 	for i := range c.rows {
@@ -336,7 +454,7 @@ func (c *collector) finish() {
 	c.t.Rows = slices.DeleteFunc(c.rows, func(r Row) bool {
 		return !slices.ContainsFunc(c.t.Values, func(v Value) bool { return r.Values[v] != 0 })
 	})
-	c.rows, c.objs, c.index = nil, nil, nil
+	c.rows, c.objs, c.index, c.places = nil, nil, nil, placeIndex{}
 }
 
 // Frame is one function of a row's stack as text.

@@ -1,0 +1,94 @@
+// Package feed reads a recording's events once for several consumers, each in a goroutine of its own: reading and
+// decoding go on while what was read is worked on.
+package feed
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hbtrace/hbtrace/trace"
+)
+
+const (
+	batchEvents = 512 // 70 KB: fits a core's own cache
+	batches     = 6   // under way at a time
+)
+
+// errStopped ends a source's Events when a consumer has failed.
+var errStopped = errors.New("a consumer has failed")
+
+type batch struct {
+	events []trace.Event
+	users  atomic.Int32 // consumers that have not been through it
+}
+
+// Events calls every consumer for every event of src, in stored order. Consumers run at the same time as each other and
+// as src.Events, but each is called from one goroutine, and all have returned when Events does. They must not
+// change the event, nor keep a reference to it.
+//
+// A consumer's error ends it all, at some later event, and is returned as it is: that of the first consumer that has one.
+// An error of src is returned when all events in front of it have been through the consumers.
+func Events(src trace.Source, consumers ...func(*trace.Event) error) error {
+	free := make(chan *batch, batches)
+	for range batches {
+		free <- &batch{events: make([]trace.Event, 0, batchEvents)}
+	}
+	var failed atomic.Bool
+	var wg sync.WaitGroup
+	errs := make([]error, len(consumers))
+	inputs := make([]chan *batch, len(consumers))
+	for i, f := range consumers {
+		inputs[i] = make(chan *batch, batches)
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for b := range inputs[i] {
+				for j := range b.events {
+					if failed.Load() {
+						break
+					}
+					if errs[i] = f(&b.events[j]); errs[i] != nil {
+						failed.Store(true)
+						break
+					}
+				}
+				if b.users.Add(-1) == 0 {
+					free <- b
+				}
+			}
+		}()
+	}
+	b := <-free
+	send := func() {
+		b.users.Store(int32(len(inputs)))
+		for _, in := range inputs {
+			in <- b
+		}
+	}
+	err := src.Events(func(e *trace.Event) error {
+		if b.events = append(b.events, *e); len(b.events) < batchEvents {
+			return nil
+		}
+		if failed.Load() {
+			return errStopped
+		}
+		send()
+		b = <-free
+		b.events = b.events[:0]
+		return nil
+	})
+	if err != errStopped {
+		send()
+	}
+	for _, in := range inputs {
+		close(in)
+	}
+	wg.Wait()
+	for _, e := range errs {
+		if e != nil {
+			return e
+		}
+	}
+	return err
+}
