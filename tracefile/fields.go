@@ -1,6 +1,6 @@
 // How the structs of package trace (Meta, Stats, Process, Thread, Module) are stored: as their fields that are
 // not zero, each by its name. Older readers skip names that they do not know, newer ones find zero for what was
-// not stored; renaming a field of package trace changes the format, which a test notices.
+// not stored; a field of package trace that is renamed goes into the list of those, and a test notices if it does not.
 //
 // A field is its name (length, bytes), a form (one byte) and the value in that form. A struct is its fields
 // one after the other; what encloses it knows its length.
@@ -76,12 +76,18 @@ func appendValue(dst []byte, f reflect.Value) []byte {
 	return appendBytes(dst, in)
 }
 
+// renamed has the present names of fields that older recordings call otherwise.
+var renamed = map[string]string{"SegvAttachRefused": "ProcsRefused"}
+
 // decodeFields sets the fields of a struct to what p holds. Unknown names, and values in a form that the field
 // does not take, are skipped.
 func decodeFields(p []byte, v reflect.Value) error {
 	c := cursor{p: p}
 	for len(c.p) > 0 {
 		name := string(c.bytes())
+		if now := renamed[name]; now != "" {
+			name = now
+		}
 		f := v.FieldByName(name)
 		switch form := c.byte(); form {
 		case formUint:

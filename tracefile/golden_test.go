@@ -104,6 +104,20 @@ func TestEveryStructFieldIsStored(t *testing.T) {
 	}
 }
 
+// TestRenamedFields reads what older recordings call otherwise.
+func TestRenamedFields(t *testing.T) {
+	p := append(appendBytes(nil, "SegvAttachRefused"), formUint, 9)
+	var s trace.Stats
+	if err := decodeFields(p, reflect.ValueOf(&s).Elem()); err != nil || s.ProcsRefused != 9 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for old, now := range renamed {
+		if v := reflect.ValueOf(s); v.FieldByName(old).IsValid() || !v.FieldByName(now).IsValid() {
+			t.Errorf("%s is called %s: neither must exist twice", old, now)
+		}
+	}
+}
+
 func fillAll(t *testing.T, v reflect.Value) {
 	t.Helper()
 	for i := range v.NumField() {
