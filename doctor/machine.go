@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hbtrace/hbtrace/kernel"
 )
 
 // Machine looks at what hbtrace needs of this machine, in the order of need.
@@ -227,7 +229,13 @@ func lookKernelTracing(f *findings) {
 	} else {
 		have = append(have, "BTF no")
 	}
-	f.add(OK, "kernel tracing", "", "%s; `run` does not use it", strings.Join(have, ", "))
+	settings := strings.Join(have, ", ")
+	if err := kernel.Probe(); err != nil {
+		f.add(Note, "kernel tracing", "not needed: with it, run also records the run queue, wake-ups by timers and devices, page faults, and tracks per CPU",
+			"not possible: %v (%s)", err, settings)
+		return
+	}
+	f.add(OK, "kernel tracing", "", "scheduling events: possible (%s)", settings)
 }
 
 // capabilities that matter to a profiler, by bit.

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-generated() { find . -name '.?*' -prune -o \( -name 'z*.go' -o -name '*_linux_*.so' \) -type f -print | sort; }
+generated() { find . -name '.?*' -prune -o \( -name 'z*.go' -o -name '*_linux_*.so' -o -name 'z*.o' \) -type f -print | sort; }
 made_by() { grep -aoE 'GCC: \([^)]*\) [0-9][0-9.]*' "$1" | sort -u; }
 
 before=$(mktemp -d)
@@ -26,6 +26,12 @@ packages=$(go list -f '{{.ImportPath}}' ./...)
 if [ -f "$agent" ] && [ "$(made_by "$agent")" != "$here" ]; then
   echo "fresh: the agent was made by $(made_by "$agent"), this is $here: not compiled anew; go test checks its sources' hash"
   packages=$(printf '%s\n' "$packages" | grep -v '/agent$')
+fi
+# The kernel program likewise: clang's version is noted beside it.
+clang_here=$(clang --version 2>/dev/null | head -n 1 || true)
+if [ -f kernel/zsources.go ] && { [ ! -e /usr/include/bpf/bpf_helpers.h ] || ! grep -qF "\"$clang_here\"" kernel/zsources.go; }; then
+  echo "fresh: the kernel program was made by $(grep -o 'madeBy.*' kernel/zsources.go | cut -d'"' -f2), here is ${clang_here:-no clang}: not compiled anew; go test checks its sources' hash"
+  packages=$(printf '%s\n' "$packages" | grep -v '/kernel$')
 fi
 # shellcheck disable=SC2086 # one word for each package
 go generate $packages
