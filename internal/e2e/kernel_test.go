@@ -18,7 +18,7 @@ func TestKernel(t *testing.T) {
 	if err := kernel.Probe(); err != nil {
 		t.Skipf("needs the kernel's scheduling events: %v", err)
 	}
-	exe := testprog.BuildFile(t, "../../bench/locks/truth.c")
+	exe := testprog.BuildFile(t, "../../bench/locks/src/truth.c")
 	s := start(t, testprog.Command{Args: []string{exe, "chain", "10", filepath.Join(t.TempDir(), "truth")}}, "--kernel", "on")
 	if r := s.finish(t); r.Code != 0 {
 		t.Fatalf("exit %d: %s", r.Code, r.Stderr)

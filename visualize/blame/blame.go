@@ -15,7 +15,8 @@
 //
 //   - between a release and the end of the wait, the lock was nobody's: [Handover]
 //   - a holder that was neither in a recorded interval nor sampled nearby was running, runnable, or in something too
-//     short to be recorded: [Unseen]. Its place is where it released, where that is recorded
+//     short to be recorded: [Unseen]. Its place is where it released, where that is recorded. Where the kernel's own
+//     account is in the recording it tells these apart: [Running], [Runnable], [OffCPU]
 //   - where several threads may have held the object, nobody is blamed: [Nobody]
 //
 // Two threads that wait for each other are a [Deadlock] where neither wait ended, and a [Cycle] otherwise. An object
@@ -106,6 +107,9 @@ type EdgeKey struct {
 
 // Edge is what the holders did during all waits of one [EdgeKey].
 type Edge struct {
+	Lock     bool // the object is a lock: somebody held it
+	Count    uint64
+	Total    int64 // ns
 	Taken    Site  // where the holder had taken the object; zero unknown
 	TakenNs  int64 // ns of the waits that Taken is known for; the heaviest place counts
 	Doing    []Doing
@@ -198,10 +202,11 @@ type waitID struct {
 }
 
 type end struct {
-	act  Act
-	by   trace.ThreadID
-	name string
-	ns   int64
+	taken Site
+	act   Act
+	by    trace.ThreadID
+	name  string
+	ns    int64
 }
 
 // Analyser takes a recording's events; then Finish answers. It is not safe for concurrent use.
@@ -264,6 +269,11 @@ func (r *Result) ChainEnd(thread trace.ThreadID, at trace.Ns) (text string, by t
 		return "", 0
 	}
 	return e.name, e.by
+}
+
+// Taken is where the holder of what a thread waited for until a time had taken it; zero where that is not known.
+func (r *Result) Taken(thread trace.ThreadID, at trace.Ns) Site {
+	return r.ends[waitID{thread, at}].taken
 }
 
 // Name is what an object is called: its variable, or where it was first waited for. The same lock has the same name

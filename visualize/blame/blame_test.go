@@ -132,6 +132,12 @@ func TestChains(t *testing.T) {
 			w.AddJoined(trace.Event{Kind: trace.KindWait, Hook: 30, Thread: w.a, Start: 10 * ms, Time: 45 * ms, Object: 0x30, Flags: trace.FlagTimedOut, Stack: w.Stack("idle")})
 			w.lock(w.b, 10*ms, 30*ms, 0x10, w.c, w.d, 30*ms, trace.FlagCertain, "f")
 		}, []string{"a@idle:condvar 0x30 = timed-out 35.0ms/1", "b@f:mutex 0x10 = unknown 20.0ms/1"}},
+		{"what the kernel saw tells running, ready and blocked apart", func(w *world) {
+			w.lock(w.a, 10*ms, 30*ms, 0x10, w.b, w.b, 30*ms, trace.FlagCertain, "f")
+			w.unlock(w.b, 30*ms, 0, 0x10, "drop")
+			w.Add(trace.Event{Kind: trace.KindOff, Thread: w.b, Start: 12 * ms, Release: 16 * ms, Time: 17 * ms, Result: trace.OffUninterruptible, Count: 1, Stack: w.Stack("fault")})
+			w.Add(trace.Event{Kind: trace.KindOff, Thread: w.b, Start: 20 * ms, Time: 26 * ms, Result: trace.OffRunnable, Count: 1, Stack: w.Stack("busy")})
+		}, []string{"a@f:mutex 0x10 = running drop by b 9.0ms/1", "a@f:mutex 0x10 = runnable busy by b 6.0ms/1", "a@f:mutex 0x10 = off-cpu fault by b 4.0ms/1", "a@f:mutex 0x10 = runnable fault by b 1.0ms/1"}},
 		{"equal chains are one", func(w *world) {
 			for i := range trace.Ns(5) {
 				w.lock(w.a, (10+20*i)*ms, (20+20*i)*ms, 0x10, w.b, w.b, (20+20*i)*ms, trace.FlagCertain, "f")

@@ -38,6 +38,13 @@ type letGo struct {
 	site      Site
 }
 
+// off is a time off a CPU, as the kernel saw it: blocked until wake, then without a CPU until end.
+type off struct {
+	start, wake, end trace.Ns
+	thread           trace.ThreadID
+	stack            trace.StackID
+}
+
 type releaseKey struct {
 	thread trace.ThreadID
 	at     trace.Ns
@@ -50,8 +57,9 @@ type timeline struct {
 	samples   []sample
 	releases  []letGo
 	released  map[releaseKey]int32
+	offs      []off
 	// After sort: where a thread's begin and end. Waits and calls of a thread are in the order of their starts.
-	ofThread, samplesOf map[trace.ThreadID]span
+	ofThread, samplesOf, offsOf map[trace.ThreadID]span
 }
 
 // Add takes the next stored event.
@@ -85,6 +93,21 @@ func (a *Analyser) Add(e *trace.Event) {
 		}
 		l.released[releaseKey{e.Thread, e.Time}] = int32(len(l.releases))
 		l.releases = append(l.releases, letGo{e.Time, e.Release, e.Object, e.Thread, Site{e.Stack, e.Hook}})
+	case trace.KindOff:
+		if e.Weight == trace.OffNew {
+			return
+		}
+		if len(l.offs) >= a.o.MaxIntervals {
+			a.res.IntervalsLeft++
+			return
+		}
+		o := off{e.Start, e.Start, e.Time, e.Thread, e.Stack}
+		if e.Result != trace.OffRunnable {
+			if o.wake = e.Release; o.wake == 0 {
+				o.wake = e.Time
+			}
+		}
+		l.offs = append(l.offs, o)
 	case trace.KindCPU, trace.KindGap, trace.KindSync, trace.KindAlloc:
 		if e.Stack == 0 {
 			return
@@ -128,25 +151,33 @@ func (l *timeline) sort() {
 	slices.SortStableFunc(l.samples, func(x, y sample) int {
 		return cmp.Or(cmp.Compare(x.thread, y.thread), cmp.Compare(x.start, y.start))
 	})
-	l.ofThread, l.samplesOf = map[trace.ThreadID]span{}, map[trace.ThreadID]span{}
-	for i := range l.intervals {
-		t := l.intervals[i].thread
-		s, ok := l.ofThread[t]
+	slices.SortStableFunc(l.offs, func(x, y off) int {
+		return cmp.Or(cmp.Compare(x.thread, y.thread), cmp.Compare(x.start, y.start))
+	})
+	l.ofThread = spansOf(len(l.intervals), func(i int) trace.ThreadID { return l.intervals[i].thread })
+	l.samplesOf = spansOf(len(l.samples), func(i int) trace.ThreadID { return l.samples[i].thread })
+	l.offsOf = spansOf(len(l.offs), func(i int) trace.ThreadID { return l.offs[i].thread })
+}
+
+// spansOf finds where each thread's part of a list that is sorted by thread begins and ends.
+func spansOf(n int, thread func(int) trace.ThreadID) map[trace.ThreadID]span {
+	out := map[trace.ThreadID]span{}
+	for i := range n {
+		s, ok := out[thread(i)]
 		if !ok {
 			s.lo = i
 		}
 		s.hi = i + 1
-		l.ofThread[t] = s
+		out[thread(i)] = s
 	}
-	for i := range l.samples {
-		t := l.samples[i].thread
-		s, ok := l.samplesOf[t]
-		if !ok {
-			s.lo = i
-		}
-		s.hi = i + 1
-		l.samplesOf[t] = s
-	}
+	return out
+}
+
+// offFrom is the index of a thread's first time off a CPU that reaches beyond a time, and the end of them.
+func (l *timeline) offFrom(t trace.ThreadID, at trace.Ns) (i, hi int) {
+	s := l.offsOf[t]
+	i, _ = slices.BinarySearchFunc(l.offs[s.lo:s.hi], at, func(o off, at trace.Ns) int { return cmp.Compare(o.end, at) })
+	return s.lo + i, s.hi
 }
 
 // from is the index of a thread's first interval that may reach beyond a time, and the end of its intervals. A signal

@@ -89,7 +89,9 @@ func (w *walker) follow(i int32) {
 		w.a.res.WaitsLeft++
 		return
 	}
-	w.wait, w.edge = i, w.edgeOf(iv)
+	var taken Site
+	w.wait = i
+	w.edge, taken = w.edgeOf(iv)
 	w.touched, w.path = w.touched[:0], append(w.path[:0], iv.thread)
 	w.waited(0, iv, iv.start, iv.end, 0)
 	best := int32(0)
@@ -102,30 +104,33 @@ func (w *walker) follow(i int32) {
 	}
 	if best != 0 {
 		x := &w.nodes[best]
-		w.a.res.ends[waitID{iv.thread, iv.end}] = end{x.key.act, x.thread, w.a.endText(x.key.act, x.key.place, x.at), x.current}
+		w.a.res.ends[waitID{iv.thread, iv.end}] = end{taken, x.key.act, x.thread, w.a.endText(x.key.act, x.key.place, x.at), x.current}
 	}
 }
 
 // edgeOf finds a wait's edge, and notes where its holder had taken the object.
-func (w *walker) edgeOf(iv *interval) *Edge {
+func (w *walker) edgeOf(iv *interval) (e *Edge, taken Site) {
 	k := EdgeKey{iv.hook, iv.object, iv.thread, iv.owner, iv.releaser, iv.stack, w.a.line.release(iv)}
-	e := w.a.res.Edges[k]
+	e = w.a.res.Edges[k]
 	if e == nil {
-		e = &Edge{taken: map[Site]int64{}, doing: map[doingKey]int64{}}
+		e = &Edge{Lock: iv.lock, taken: map[Site]int64{}, doing: map[doingKey]int64{}}
 		w.a.res.Edges[k] = e
 	}
+	e.Count++
+	e.Total += int64(iv.end - iv.start)
 	if iv.lock {
 		holder, at := iv.owner, iv.start
 		if holder == 0 {
 			holder, at = iv.releaser, iv.release
 		}
 		if holder != 0 {
-			if s := w.a.holds[Object{w.a.procOf[iv.thread], iv.object}].takenBy(holder, at); s != (Site{}) {
-				e.taken[s] += int64(iv.end - iv.start)
+			taken = w.a.holds[Object{w.a.procOf[iv.thread], iv.object}].takenBy(holder, at)
+			if taken != (Site{}) {
+				e.taken[taken] += int64(iv.end - iv.start)
 			}
 		}
 	}
-	return e
+	return e, taken
 }
 
 // waited spreads [from, to) of a wait below the node parent.
@@ -204,8 +209,41 @@ func (w *walker) did(n int32, iv *interval, p piece, from, to trace.Ns, depth in
 	}
 }
 
-// between spreads time of a thread outside its intervals.
+// between spreads time of a thread outside its intervals: what the kernel saw of it first.
 func (w *walker) between(n int32, iv *interval, t trace.ThreadID, from, to trace.Ns, depth int) {
+	at := from
+	for i, hi := w.a.line.offFrom(t, from); i < hi && at < to; i++ {
+		o := &w.a.line.offs[i]
+		if w.steps++; o.start >= to {
+			break
+		}
+		if o.end <= at {
+			continue
+		}
+		if o.start > at {
+			w.ran(n, iv, t, at, o.start, depth)
+			at = o.start
+		}
+		if wake := min(o.wake, to); wake > at {
+			w.spend(n, OffCPU, t, Site{Stack: o.stack}, at, wake, depth)
+			at = wake
+		}
+		if end := min(o.end, to); end > at {
+			w.spend(n, Runnable, t, Site{Stack: o.stack}, at, end, depth)
+			at = end
+		}
+	}
+	if at < to {
+		w.ran(n, iv, t, at, to, depth)
+	}
+}
+
+// ran spreads time of a thread that was, as far as is known, on a CPU.
+func (w *walker) ran(n int32, iv *interval, t trace.ThreadID, from, to trace.Ns, depth int) {
+	act := Unseen
+	if _, known := w.a.line.offsOf[t]; known {
+		act = Running
+	}
 	w.a.line.seen(t, from, to, func(stack trace.StackID, lo, hi trace.Ns) {
 		w.steps++
 		if stack != 0 {
@@ -216,7 +254,7 @@ func (w *walker) between(n int32, iv *interval, t trace.ThreadID, from, to trace
 		if t == iv.releaser {
 			at = w.a.line.release(iv)
 		}
-		w.spend(n, Unseen, t, at, lo, hi, depth)
+		w.spend(n, act, t, at, lo, hi, depth)
 	})
 }
 

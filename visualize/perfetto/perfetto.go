@@ -11,7 +11,8 @@
 //     wait. Bound to the wait itself it would point back in time, to the wait's beginning.
 //   - Time that nobody observed has no slice.
 //
-// Memory is bounded by the live threads and the recording's tables; events are read once and not kept, but for the
+// Memory is bounded by the live threads and the recording's tables; events are read once and not kept, but for waits,
+// calls and samples while the ends of chains are found (package blame bounds them), and the
 // kernel's scheduling where that was recorded: 32 bytes for each time on a CPU.
 package perfetto
 
@@ -26,6 +27,7 @@ import (
 	"github.com/klauspost/compress/zlib"
 
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/blame"
 	"github.com/hbtrace/hbtrace/visualize/frames"
 	"github.com/hbtrace/hbtrace/visualize/spans"
 )
@@ -34,6 +36,7 @@ import (
 type Options struct {
 	Raw        bool // do not deflate packets: several times as big, readable by simpler tools
 	NoCounters bool
+	NoChains   bool // leave out what waits were spent on in the end: saves a reading of the events
 	NoSupport  bool // leave out how many stacks support a span and how its edges are known
 }
 
@@ -57,6 +60,7 @@ type writer struct {
 	unlisted map[trace.ThreadID]bool // threads met in events alone
 	seqs     map[trace.ThreadID]*sequence
 	rel      map[trace.ThreadID]*releases
+	chains   *blame.Result // nil: not asked
 	flows    uint64
 	main     sequence // what is out of a thread's order
 	out      buffer
@@ -77,6 +81,12 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 	}
 	for i := range ts {
 		x.thr[ts[i].ID] = &ts[i]
+	}
+	if !o.NoChains && slices.Contains(x.meta.Features, "lock") {
+		var err error
+		if x.chains, err = blame.Analyse(src, x.tab, blame.Options{}); err != nil {
+			return fmt.Errorf("perfetto: %w", err)
+		}
 	}
 	x.preamble()
 	x.describe()

@@ -45,11 +45,15 @@ const (
 	annDebt
 	annHeld
 	annCount
+	annSpent
+	annSpentBy
+	annTaken
 )
 
 var annotations = [...]string{
 	"stacks", "began", "ended", "object", "object_name", "mutex", "fd", "owner", "releaser", "releaser_certain", "waiter",
 	"duration_ns", "released_ns_before_end", "result", "hook", "outcome", "clipped", "delay_caused_ns", "held_ns", "count",
+	"spent_on", "spent_by", "owner_took_it_in",
 }
 
 // A name is what a slice is called, as a number until it is interned.

@@ -3,6 +3,8 @@
 package perfetto
 
 import (
+	"strings"
+
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/spans"
 )
@@ -81,6 +83,17 @@ func (w *writer) describeInterval(q *sequence, iv *spans.Interval) {
 			w.annInt(q, annReleased, int64(e.Time-e.Release))
 		}
 	}
+	if w.chains != nil && e.Kind == trace.KindWait {
+		if at := w.chains.Taken(e.Thread, e.Time); at.Stack != 0 {
+			w.annString(q, annTaken, w.stack(at.Stack))
+		}
+		if what, by := w.chains.ChainEnd(e.Thread, e.Time); what != "" {
+			w.annString(q, annSpent, what)
+			if by != 0 {
+				w.annString(q, annSpentBy, w.who(by))
+			}
+		}
+	}
 	w.annInt(q, annDuration, int64(e.Time-e.Start))
 	w.annInt(q, annResult, e.Result)
 	if e.Hook != 0 {
@@ -104,6 +117,22 @@ func (w *writer) describeInterval(q *sequence, iv *spans.Interval) {
 	if iv.Clipped {
 		w.annBool(q, annClipped, true)
 	}
+}
+
+// maxStackText bounds a stack in an annotation: it is there to be read.
+const maxStackText = 12
+
+// stack is a stack in a line, leaf first.
+func (w *writer) stack(id trace.StackID) string {
+	var names []string
+	path := w.tab.Path(nil, id)
+	for i := len(path) - 1; i >= 0 && len(names) < maxStackText; i-- {
+		set := w.tab.Of(path[i])
+		for j := len(set) - 1; j >= 0; j-- {
+			names = append(names, w.tab.Frame(set[j].ID).Name)
+		}
+	}
+	return strings.Join(names, " ← ")
 }
 
 // annObject gives the address of a lock or the like, and its name where there is one.

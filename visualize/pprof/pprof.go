@@ -1,6 +1,6 @@
 // Package pprof writes a recording as a pprof profile: CPU, wall and blocked time, lock contention and allocations of
 // each distinct stack. What counts as what is package weigh's to say; this one makes mappings, locations, labels and
-// the comments that tell how far to trust the profile (go tool pprof -comments).
+// the comments that tell how far to trust the profile (go tool pprof -comments); holders.go adds lock contention by holder.
 package pprof
 
 import (
@@ -107,6 +107,11 @@ func Profile(src trace.Source, o Options) (*profile.Profile, error) {
 	w.mappings()
 	for i := range t.Rows {
 		w.sample(t, &t.Rows[i], o)
+	}
+	if wantsHolders(t, o) {
+		if err := w.holders(t, o, dropped); err != nil {
+			return nil, fmt.Errorf("pprof: %w", err)
+		}
 	}
 	w.p.Comments = append(w.p.Comments, comments(src, t)...)
 	if dropped != "" {

@@ -140,7 +140,7 @@ func TestDefaultSampleType(t *testing.T) {
 		types []string
 	}{
 		{"cpu", []string{"cpu", "lock"}, func(b *tracetest.Builder, th trace.ThreadID) { b.Sample(th, 1, 2, "f") },
-			"cpu", []string{"samples", "cpu", "wall", "blocked", "contentions", "delay"}},
+			"cpu", []string{"samples", "cpu", "wall", "blocked", "contentions", "delay", "held_contentions", "held_delay"}},
 		{"no cpu time", []string{"cpu", "syscall"}, func(b *tracetest.Builder, th trace.ThreadID) { b.Call(th, 1, 2, 60, 0, 0, "f") },
 			"blocked", []string{"samples", "cpu", "wall", "blocked"}},
 		{"allocations alone", []string{"alloc"}, func(b *tracetest.Builder, th trace.ThreadID) { b.Alloc(th, 1, 2, 3, 4, "f") },
@@ -208,13 +208,13 @@ func TestTooManyLabels(t *testing.T) {
 		}
 		return sum
 	}
-	if len(all.Sample) != 12 {
-		t.Fatalf("%d samples, want 12", len(all.Sample))
+	if len(all.Sample) != 14 {
+		t.Fatalf("%d samples, want 14", len(all.Sample))
 	}
 	for _, tt := range []struct {
 		max, samples int
 		want         string
-	}{{11, 4, ": thread, tid"}, {3, 3, ": thread, tid, lock"}, {1, 2, ": all"}} {
+	}{{11, 6, ": thread, tid"}, {3, 4, ": thread, tid, lock"}, {1, 3, ": all"}} {
 		_, p := write(t, b.Source(), Options{maxSamples: tt.max})
 		if c := p.Comments[len(p.Comments)-1]; !strings.HasSuffix(c, tt.want) {
 			t.Errorf("at most %d samples: comment %q, want %q", tt.max, c, tt.want)

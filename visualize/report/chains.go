@@ -41,6 +41,9 @@ func (f *facts) act(act blame.Act, function string, o blame.Object) string {
 			return "waiting for " + f.objectName(o)
 		}
 	case blame.Running, blame.Runnable, blame.OffCPU:
+		if function == "" {
+			return act.String()
+		}
 		return act.String() + " in " + function
 	case blame.Unseen:
 		if function != "" {

@@ -1,5 +1,3 @@
-//go:build ignore
-
 /* truth: threads that wait for each other in known ways, and write down what they know: who waited, for what, from when
  * to when, and who let them go on. usage: truth SCENARIO ROUNDS FILE. A line of FILE is
  *   SCENARIO tid start_ns end_ns object releaser_tid
