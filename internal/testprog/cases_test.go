@@ -29,6 +29,8 @@ type behaviour struct {
 	refusable bool
 	setuid    bool
 	oldGlibc  bool // compiled and run with glibc 2.31
+	// hard: sampled 10,000 times a second, so that signals fall everywhere
+	hard bool
 	// anyStderr: stderr is not compared: sanitizers print addresses.
 	anyStderr bool
 	// what its recording must hold, at least
@@ -135,6 +137,17 @@ func behaviours() []behaviour {
 		{name: "altstack-O2", program: "altstack", build: []string{"-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"}},
 		{name: "malloc-nopie", program: "malloc", build: []string{"-no-pie", "-fno-builtin"}},
 		{name: "threads-bindnow", program: "threads", build: []string{"-Wl,-z,now", "-Wl,-z,relro"}},
+
+		// what the standard says of threads and signals, while signals of ours fall everywhere
+		{name: "conformsignals-hard", program: "conformsignals", hard: true},
+		{name: "conformthreads-hard", program: "conformthreads", hard: true},
+		{name: "cancel-hard", program: "cancel", hard: true},
+		{name: "condvar-hard", program: "condvar", hard: true},
+		{name: "mutexkinds-hard", program: "mutexkinds", hard: true},
+		{name: "jump-hard", program: "jump", hard: true},
+		{name: "exceptions-hard", program: "exceptions", hard: true},
+		{name: "altstack-hard", program: "altstack", hard: true},
+		{name: "fcontext-hard", program: "fcontext", hard: true},
 
 		// another libc, and none to interpose on
 		{name: "musl-hello", program: "hello", build: []string{"cc=musl-gcc"}},

@@ -9,7 +9,8 @@ import (
 
 // TestEveryProgramIsRun holds the list of behaviours against the sources.
 func TestEveryProgramIsRun(t *testing.T) {
-	run := map[string]bool{"plugin": true, "outofsight": true} // loaded by dlloop and dlstorm; run by internal/e2e, in a root of its own
+	// loaded by dlloop and dlstorm; run by internal/e2e, in a root of its own; run by TestStressNoEINTR
+	run := map[string]bool{"plugin": true, "outofsight": true, "noeintr": true}
 	for _, b := range behaviours() {
 		run[b.program] = true
 		if b.preload != "" {

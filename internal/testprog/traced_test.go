@@ -38,7 +38,11 @@ func TestTraced(t *testing.T) {
 			}
 			dir := t.TempDir()
 			prefix := filepath.Join(dir, "out")
-			c.Args = append([]string{hb, "run", "-q", "-o", prefix, "--"}, c.Args...)
+			freq := "499"
+			if b.hard {
+				freq = "10000"
+			}
+			c.Args = append([]string{hb, "run", "-q", "-F", freq, "-o", prefix, "--"}, c.Args...)
 			r := Start(t, c)
 			traced := r.Wait(t)
 			r.CheckNothingLeft(t)
