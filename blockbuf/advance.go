@@ -19,7 +19,7 @@ func (b *Buffer) advance(s *slot, cur, need uint64) error {
 		if s.word.load() != cur {
 			return nil
 		}
-		block, pos, err := b.open(s)
+		block, pos, before, err := b.open(s)
 		if err != nil {
 			return err
 		}
@@ -28,6 +28,7 @@ func (b *Buffer) advance(s *slot, cur, need uint64) error {
 		}
 		if s.word.cas(cur, pack(pos, block)) {
 			s.opened.v.Add(1)
+			b.closeLagging(s, pos, before)
 			if Mapping(b.shape.mapping).borrowing() {
 				b.ctl.newest.store(pack(pos, block))
 			}
@@ -40,12 +41,13 @@ func (b *Buffer) advance(s *slot, cur, need uint64) error {
 	return ErrHeld
 }
 
-// open takes the next position and a block for it. A position of 0 means that it has to be tried again.
-func (b *Buffer) open(s *slot) (block, pos uint64, err error) {
+// open takes the next position and a block for it. It also returns the entry of the active table that this
+// replaced. A position of 0 means that it has to be tried again.
+func (b *Buffer) open(s *slot) (block, pos, before uint64, err error) {
 	if Mapping(b.shape.mapping).late() {
 		// The block first: a thread that is not scheduled here has no position that others pass.
 		if block, err = b.claim(s); err != nil {
-			return 0, 0, err
+			return 0, 0, 0, err
 		}
 		if pos, err = b.takePosition(); err != nil {
 			m := &b.metas[block]
@@ -55,7 +57,7 @@ func (b *Buffer) open(s *slot) (block, pos uint64, err error) {
 		block, pos, err = b.claimMapped(s)
 	}
 	if pos == 0 || err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	m := &b.metas[block]
 	m.tag.store(m.tag.load() + 1)
@@ -65,17 +67,16 @@ func (b *Buffer) open(s *slot) (block, pos uint64, err error) {
 	// The active table says which positions are open, and is what a position must get past to be opened: one
 	// that was sealed, or overtaken by the next to use its entry, must not appear any more behind the reader.
 	entry := &b.active[pos%uint64(len(b.active))]
-	before := entry.load()
+	before = entry.load()
 	for posOf(before) < pos && !entry.cas(before, pack(pos, block)) {
 		before = entry.load()
 	}
 	if posOf(before) >= pos {
 		b.closeBlock(block, pos, s)
 		s.overtaken.v.Add(1)
-		return 0, 0, nil
+		return 0, 0, 0, nil
 	}
-	b.closeLagging(s, pos, before)
-	return block, pos, nil
+	return block, pos, before, nil
 }
 
 func (b *Buffer) takePosition() (uint64, error) {
@@ -88,7 +89,8 @@ func (b *Buffer) takePosition() (uint64, error) {
 }
 
 // closeLagging closes the block that was opened lag positions before pos, and that which before, the former
-// entry of the active table, names. (Paper, 3.4.)
+// entry of the active table, names. Only who has opened a block for a slot does so: two writers that open blocks
+// for one slot, of which one's is used, could otherwise close each other's for ever. (Paper, 3.4.)
 func (b *Buffer) closeLagging(s *slot, pos, before uint64) {
 	lag := b.ctl.lag.load()
 	if lag < pos {
