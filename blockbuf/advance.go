@@ -114,7 +114,7 @@ func (b *Buffer) closeBlock(block, pos uint64, s *slot) bool {
 	m := &b.metas[block]
 	for {
 		a := m.alloc.load()
-		if posOf(a) != pos || lowOf(a) >= b.cap {
+		if posOf(a) != pos || lowOf(a) >= b.cap || lowOf(a)%headerBytes != 0 {
 			return false
 		}
 		if m.alloc.cas(a, pack(pos, b.cap)) {
@@ -133,7 +133,7 @@ func (b *Buffer) closeBlock(block, pos uint64, s *slot) bool {
 // that is not confirmed keeps its turn for the next time round. The turns are a ring of links, which Resize
 // changes; a turn number beside the cursor makes late ones fail.
 func (b *Buffer) claim(s *slot) (uint64, error) {
-	limit := 2 * b.ctl.made.load()
+	limit := 2 * min(b.ctl.made.load(), uint64(len(b.metas)))
 	for tries := uint64(0); tries < limit; {
 		c := b.ctl.cursor.load()
 		block := lowOf(c)
@@ -184,7 +184,11 @@ func (b *Buffer) claimMapped(s *slot) (block, pos uint64, err error) {
 			return 0, 0, nil
 		}
 	}
-	block = pos % b.ctl.blocks.load()
+	n := b.ctl.blocks.load()
+	if n == 0 || n > uint64(len(b.metas)) {
+		return 0, 0, ErrCorrupt
+	}
+	block = pos % n
 	if !b.claimBlock(block) {
 		s.skipped.v.Add(1)
 		return 0, 0, nil

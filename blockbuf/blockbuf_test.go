@@ -298,6 +298,9 @@ func TestClose(t *testing.T) {
 
 // TestSkewLeavesHistoryWhole: nine slots in ten are quiet, and the history still is nearly all of the memory.
 func TestSkewLeavesHistoryWhole(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 2 million records: not with -short")
+	}
 	for m, least := range map[Mapping]float64{LateBorrowing: 0.96, Late: 0.80, Paper: 0.80, PaperBorrowing: 0.94} {
 		const size, slots = 12 << 20, 12
 		b := mustNew(t, Options{Bytes: size, Slots: slots, ActivePerSlot: 8, Mapping: m})

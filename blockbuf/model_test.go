@@ -303,7 +303,17 @@ func scenarios() []scenario {
 					}
 					settled(e)
 				}})
-			add(scenario{name: "shrink", options: tinyOptions(1, 4, m), setup: fill(0, 0, 7),
+			// One writer reserves while another commits behind it, and a reader comes.
+			add(scenario{name: "look", options: four, threads: []func(*env){puts(0, 0, 1), puts(1, 0, 1), snapshots}, final: settled})
+			// A writer has its slot's word in hand while its block comes to be another slot's.
+			add(scenario{name: "stale", options: tinyOptions(2, 4, m),
+				setup:   func(e *env) { fill(1, 1, 2)(e); fill(0, 0, 2)(e); fill(1, 1, 4)(e) },
+				threads: []func(*env){puts(0, 0, 2), puts(2, 0, 1), puts(1, 1, 1)}, final: func(e *env) { e.newest(1) }})
+			before := 7
+			if m == Paper {
+				before = 9 // the next block but one is one of those that go
+			}
+			add(scenario{name: "shrink", options: tinyOptions(1, 4, m), setup: fill(0, 0, before),
 				threads: []func(*env){puts(0, 0, 3), resizeTo(2)},
 				final: func(e *env) {
 					resized(e)

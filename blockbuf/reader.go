@@ -256,7 +256,7 @@ func (b *Buffer) ready(at located, head uint64) bool {
 		b.closeBlock(at.block, at.pos, nil)
 		s, _, _ = b.view.look(at.block, at.pos)
 	}
-	return s == whole || s == gone || head-at.pos >= max(b.ctl.blocks.load()/2, b.ctl.lag.load())
+	return s == whole || s == gone || head-at.pos > max(b.ctl.blocks.load()/2, b.ctl.lag.load())
 }
 
 // Snapshot returns a copy of the whole history, oldest block first. Partly filled blocks are in it and stay open.
