@@ -149,7 +149,9 @@ func (e *env) newest(blocks int) {
 			return true
 		})
 	}
-	if n := len(snap); n > blocks {
+	if n := len(snap); blocks == 0 {
+		oldest = maxPos
+	} else if n > blocks {
 		oldest = snap[n-blocks].Pos
 	}
 	for by, log := range e.logs {
@@ -255,7 +257,7 @@ func scenarios() []scenario {
 		}
 		resized := settled
 		if m == Paper {
-			resized = func(e *env) { e.newest(1) } // what moves is not what is old
+			resized = func(e *env) { e.newest(0) } // what goes is not what is old
 		}
 		if m != LateBorrowing {
 			// With A = 1 two writers can close one another's blocks for ever in the paper's mapping.
