@@ -9,7 +9,9 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,6 +204,49 @@ func FuzzResolve(f *testing.F) {
 	f.Add(seedELF())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		resolveBytes(t, b, smallAddrs())
+	})
+}
+
+// FuzzSections puts hostile contents into the sections that lead to other files or to other tables.
+func FuzzSections(f *testing.F) {
+	names := []string{".gnu_debuglink", ".gnu_debugaltlink", ".gnu_debugdata", ".gopclntab", ".note.gnu.build-id", ".plt.sec"}
+	f.Add(uint8(0), []byte("prog.debug\x00\x00\x01\x02\x03\x04"))
+	f.Add(uint8(0), []byte("../../../etc/passwd\x00\x01\x02\x03\x04"))
+	f.Add(uint8(1), []byte("/usr/lib/debug/.dwz/x.debug\x00\x01\x02\x03\x04\x05\x06\x07\x08"))
+	f.Add(uint8(2), []byte(xzMagic+"\x00\x04\xe6\xd6\xb4F"))
+	f.Add(uint8(3), append([]byte{0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8, 1}, make([]byte, 100)...))
+	f.Add(uint8(4), []byte("\x04\x00\x00\x00\x08\x00\x00\x00\x03\x00\x00\x00GNU\x0012345678"))
+	f.Fuzz(func(t *testing.T, which uint8, b []byte) {
+		name := names[int(which)%len(names)]
+		typ := elf.SHT_PROGBITS
+		if name == ".note.gnu.build-id" {
+			typ = elf.SHT_NOTE
+		}
+		text := section{".text", elf.SHT_PROGBITS, elf.SHF_ALLOC | elf.SHF_EXECINSTR, 0x1000, 0, make([]byte, 64), 0}
+		opened := 0
+		o := memFile(buildELF([]section{text, {name, typ, elf.SHF_ALLOC, 0x2000, 0, b, 0}}))
+		main := o.Open
+		o.DebugDirs = []string{"/debug"}
+		o.Open = func(path string) (ReaderAtCloser, error) {
+			if opened++; opened > 100 {
+				t.Fatalf("%d files were opened", opened)
+			}
+			// A debug link names a file beside the program or in a directory of debug files, nothing else.
+			if name == ".gnu_debuglink" && path != "/mem" && filepath.Dir(path) != "/" && filepath.Dir(path) != "/.debug" && !strings.HasPrefix(path, "/debug/") {
+				t.Fatalf("%q was opened", path)
+			}
+			return main(path)
+		}
+		r := NewResolver(o)
+		defer r.Close()
+		if err := r.Add(trace.Module{ID: 1, Path: "/mem"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, fs := range r.Resolve(1, smallAddrs()) {
+			if fs != nil && name != ".gopclntab" && name != ".gnu_debugdata" {
+				t.Fatalf("a name out of nowhere: %+v", fs)
+			}
+		}
 	})
 }
 
