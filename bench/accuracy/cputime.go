@@ -55,8 +55,9 @@ func (s *split) book(w float64, stack []string) {
 }
 
 var cpuScenarios = []struct{ name, what string }{
-	{"mix", "one thread; arithmetic, malloc, mutexes, system calls, qsort, tiny functions"},
-	{"threads", "the same on 4 threads per CPU"},
+	{"long", "one thread; arithmetic, malloc, mutexes, system calls, qsort, tiny functions in turns of some 6 ms"},
+	{"mix", "the same in turns of some 0.15 ms, with a system call (the program's clock) between them"},
+	{"threads", "the same turns on 4 threads per CPU"},
 	{"brief", "threads that live for 2 ms of CPU time, 3 of 4 in one function"},
 	{"step1ms", "two functions in turn, in step with a clock of 1 ms"},
 	{"step2ms", "the same, of 2 ms"},

@@ -67,12 +67,12 @@ NOINLINE static void tinies(int n)
 	sink = x;
 }
 
-static void mix(struct truth *t, int64_t budget_ns, unsigned seed)
+static void mix(struct truth *t, int64_t budget_ns, unsigned seed, int scale)
 {
 	int64_t until = cpu_now() + budget_ns;
 	for (unsigned x = seed * 2654435761u + 1; cpu_now() < until;) {
 		x = x * 1664525u + 1013904223u; /* lengths vary, or they could fall in step with a sampler */
-		int n = 60 + (int)(x >> 26);
+		int n = (60 + (int)(x >> 26)) * scale;
 		BOOK(t, 0, arithmetic(n));
 		BOOK(t, 1, allocating(n));
 		BOOK(t, 2, locking(n));
@@ -92,7 +92,7 @@ static void *mix_thread(void *arg)
 {
 	struct job *j = arg;
 	struct truth t = {0};
-	mix(&t, j->budget_ns, j->seed);
+	mix(&t, j->budget_ns, j->seed, 1);
 	truth_add(&t);
 	return 0;
 }
@@ -135,7 +135,9 @@ int main(int argc, char **argv)
 	struct truth t = {0};
 	null_fd = open("/dev/null", O_WRONLY);
 	if (!strcmp(scenario, "mix")) {
-		mix(&t, budget, 1);
+		mix(&t, budget, 1, 1);
+	} else if (!strcmp(scenario, "long")) {
+		mix(&t, budget, 1, 40);
 	} else if (!strcmp(scenario, "threads")) {
 		long n = 4 * sysconf(_SC_NPROCESSORS_ONLN);
 		pthread_t *id = calloc((size_t)n, sizeof *id);
