@@ -24,27 +24,27 @@ type Import struct {
 // blocking are functions that can sleep inside libc, where the call that sleeps is not seen: libc calls
 // itself directly. From POSIX's list of functions that may block and glibc's manual.
 var blocking = map[string]string{
-	"getaddrinfo": "name look-up", "getnameinfo": "name look-up", "gethostbyname": "name look-up",
-	"gethostbyname_r": "name look-up", "gethostbyaddr": "name look-up", "gethostbyaddr_r": "name look-up",
+	"fopen": "a FIFO or a network file", "fopen64": "a FIFO or a network file", "freopen": "a FIFO or a network file",
+	"freopen64":          "a FIFO or a network file",
+	"__io_uring_get_cqe": "asynchronous I/O", "aio_suspend64": "asynchronous I/O", "io_uring_submit_and_wait": "asynchronous I/O",
+	"io_uring_wait_cqe": "asynchronous I/O", "lio_listio": "asynchronous I/O",
+	"ioctl":              "device",
+	"getentropy":         "entropy at boot",
+	"sem_open":           "file",
+	"pthread_tryjoin_np": "join",
+	"gethostbyaddr":      "name look-up", "gethostbyaddr_r": "name look-up", "gethostbyname": "name look-up",
+	"gethostbyname_r": "name look-up", "getnameinfo": "name look-up", "res_query": "name look-up", "res_search": "name look-up",
+	"sigpause":             "signal",
+	"tcflush":              "terminal",
+	"__fgets_unlocked_chk": "the read inside", "__fread_unlocked_chk": "the read inside", "__isoc99_fscanf": "the read inside",
+	"__isoc99_scanf": "the read inside", "fgetc_unlocked": "the read inside", "fgets_unlocked": "the read inside",
+	"fscanf": "the read inside", "getc_unlocked": "the read inside", "getchar": "the read inside",
+	"getchar_unlocked": "the read inside", "scanf": "the read inside",
+	"fflush_unlocked": "the write inside", "fputc": "the write inside", "fputc_unlocked": "the write inside",
+	"fputs_unlocked": "the write inside", "putc": "the write inside", "putc_unlocked": "the write inside",
+	"putchar": "the write inside", "putchar_unlocked": "the write inside",
 	"getpwnam": "user look-up", "getpwnam_r": "user look-up", "getpwuid": "user look-up", "getpwuid_r": "user look-up",
-	"res_query": "name look-up", "res_search": "name look-up",
-	"system": "waits for a command", "pclose": "waits for a command",
-	"lockf": "file lock", "lockf64": "file lock", "lio_listio": "asynchronous I/O", "aio_suspend": "asynchronous I/O",
-	"mq_receive": "message queue", "mq_timedreceive": "message queue", "mq_send": "message queue", "mq_timedsend": "message queue",
-	"mtx_lock": "lock", "mtx_timedlock": "lock", "cnd_wait": "condition", "cnd_timedwait": "condition",
-	"thrd_join": "join", "thrd_sleep": "sleep",
-	"pthread_spin_lock": "spins", "pthread_tryjoin_np": "join", "sem_open": "file",
-	"tcdrain": "terminal", "tcflush": "terminal", "open": "a FIFO or a network file", "openat": "a FIFO or a network file",
-	"close": "lingering socket", "fcntl": "file lock", "ioctl": "device", "getrandom": "entropy at boot",
-	"sync": "disk", "syncfs": "disk", "fallocate": "disk", "posix_fallocate": "disk",
-	"fread": "the read inside", "fgets": "the read inside", "getline": "the read inside", "getdelim": "the read inside",
-	"getc": "the read inside", "fgetc": "the read inside", "getchar": "the read inside", "fscanf": "the read inside", "scanf": "the read inside",
-	"fread_unlocked": "the read inside", "__isoc99_scanf": "the read inside", "__isoc99_fscanf": "the read inside",
-	"fwrite": "the write inside", "fflush": "the write inside", "fputs": "the write inside", "fclose": "the write inside",
-	"getentropy": "entropy at boot", "io_getevents": "asynchronous I/O", "io_uring_enter": "asynchronous I/O",
-	"io_uring_wait_cqe": "asynchronous I/O", "io_uring_submit_and_wait": "asynchronous I/O", "__io_uring_get_cqe": "asynchronous I/O",
-	"sigwaitinfo": "signal", "sigtimedwait": "signal", "sigwait": "signal", "sigsuspend": "signal", "pause": "signal",
-	"pselect": "readiness", "epoll_pwait2": "readiness", "vfork": "waits for the child's exec",
+	"vfork": "waits for the child's exec",
 }
 
 func (p *Program) lookCalls(f *findings, base string, file *elf.File, c closure) {
@@ -82,11 +82,30 @@ func (p *Program) lookCalls(f *findings, base string, file *elf.File, c closure)
 		locks := counts[hooks.ClassLock] + counts[hooks.ClassCond] + counts[hooks.ClassSem] + counts[hooks.ClassSync]
 		f.add(OK, "hooks", "", "%s: %d of allocation, %d of waiting, %d of blocking calls", plural(len(p.Hooked), "wrapped function"),
 			counts[hooks.ClassAlloc], locks, counts[hooks.ClassCall])
+		for _, k := range []struct {
+			name    string
+			classes []hooks.Class
+		}{
+			{"hooked: memory", []hooks.Class{hooks.ClassAlloc}},
+			{"hooked: waiting", []hooks.Class{hooks.ClassLock, hooks.ClassCond, hooks.ClassSem, hooks.ClassSync}},
+			{"hooked: calls", []hooks.Class{hooks.ClassCall}},
+		} {
+			var names []string
+			for _, h := range p.Hooked {
+				if slices.Contains(k.classes, wrapped[h.Name].Class) {
+					names = append(names, h.Name)
+				}
+			}
+			if len(names) > 0 {
+				f.add(OK, k.name, "", "%s", strings.Join(names, " "))
+			}
+		}
 	}
 	if len(p.Unhooked) > 0 {
 		f.add(Note, "not hooked", "time in these is seen by sampling while it burns CPU, and as unknown while it sleeps",
 			"%s", unhookedLine(p.Unhooked))
 	}
+	lookDirect(f, base, file, c)
 	if own := ownAllocator(file, c); own != "" {
 		f.add(Note, "allocator", "its calls through malloc and free are recorded; its own names are not", "%s", own)
 	}
