@@ -49,13 +49,11 @@ func (m *Model) bundle() ([]byte, error) {
 	length := int64(m.to - m.from)
 	finest := max(1, length>>16)
 	pieces, res := m.coarse(0, m.pieces), int64(0)
-	for res = finest; len(pieces.state) > mostPieces && res < length; res *= 2 {
-		pieces = m.coarse(res, m.pieces)
-	}
-	if res == finest {
-		res = 0
-	} else {
-		res /= 2
+	for next := finest; len(pieces.state) > mostPieces && res < length; next *= 2 {
+		if len(pieces.state) > 8*mostPieces {
+			next *= 4 // far from it
+		}
+		pieces, res = m.coarse(next, m.pieces), next
 	}
 	allocs := m.coarse(0, m.allocations)
 	for r := finest; len(allocs.state) > mostAllocs && r < length; r *= 2 {
@@ -77,7 +75,7 @@ func (m *Model) bundle() ([]byte, error) {
 	}
 	var out bytes.Buffer
 	text := base64.NewEncoder(base64.StdEncoding, &out)
-	zip, err := gzip.NewWriterLevel(text, gzip.BestCompression)
+	zip, err := gzip.NewWriterLevel(text, gzip.DefaultCompression)
 	if err != nil {
 		return nil, err
 	}
