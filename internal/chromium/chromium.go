@@ -47,6 +47,7 @@ type Page struct {
 	b       *Browser
 	t       testing.TB
 	session string
+	target  string
 
 	mu       sync.Mutex
 	problems []string // errors on the console, uncaught exceptions, refusals of the security policy, and dialogs
@@ -202,8 +203,14 @@ func (b *Browser) Open(t testing.TB, url string, width, height int, scale float6
 	}
 	p.Resize(width, height, scale)
 	p.must(p.call("Page.navigate", values{"url": url}, nil))
-	t.Cleanup(func() { b.call("", "Target.closeTarget", values{"targetId": target.TargetID}, nil) })
+	p.target = target.TargetID
+	t.Cleanup(p.Close)
 	return p
+}
+
+// Close closes the tab. A tab behind another one draws nothing: tests have one open at a time.
+func (p *Page) Close() {
+	p.b.call("", "Target.closeTarget", values{"targetId": p.target}, nil) // closed already: no matter
 }
 
 // Resize sets the size of what is shown; scale is the number of device pixels in a CSS pixel.

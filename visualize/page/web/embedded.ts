@@ -124,7 +124,7 @@ export class Embedded implements Store {
       out.set("value", row, out.at("value", row) + value);
       out.set("count", row, out.at("count", row) + count);
       out.set("start", row, Math.min(out.at("start", row), start));
-      if (edges && r.object === this.pieces.object) out.set("release", row, Math.max(out.at("release", row), r.value[i]));
+      if (edges && r.state[i] > 2) out.set("release", row, Math.max(out.at("release", row), r.value[i]));
     };
     const p = this.pieces;
     const a = this.allocs;
