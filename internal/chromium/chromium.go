@@ -336,10 +336,13 @@ func (p *Page) Await(expression string) {
 	}
 }
 
+// codes are those of keys that the browser itself looks at.
+var codes = map[string]int{"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+
 // Key presses a key, named as in KeyboardEvent.key.
 func (p *Page) Key(key string) {
 	p.t.Helper()
-	down := values{"type": "keyDown", "key": key}
+	down := values{"type": "keyDown", "key": key, "windowsVirtualKeyCode": codes[key]}
 	if len([]rune(key)) == 1 {
 		down["text"] = key
 	} else if key == "Enter" {
