@@ -79,6 +79,7 @@ type session struct {
 	buffered           int           // bytes written to the history since it was last emptied
 	produced, consumed uint64        // events into and out of it
 	lastCollect        time.Time
+	collectPause       time.Duration // until the next look for nodes that nothing needs
 	threads, processes map[uint32]struct{}
 	lastStore          time.Time
 	lastRefresh        time.Time
@@ -122,7 +123,7 @@ func (s *session) pipeline() error {
 		s.files.Keep = int(min(limit.Cur/4, maxKept))
 	}
 	s.asm = assemble.New(assemble.Config{
-		Stacks: s.stacks, Segment: s.seg, Sink: s.event,
+		Stacks: stacks{s.stacks, s}, Segment: s.seg, Sink: s.event,
 		Maps: func(uid uint32) []assemble.MapsEntry {
 			pid, ok := s.hostPID(uid)
 			if !ok {
@@ -237,7 +238,7 @@ func (s *session) pass() int {
 	if s.buffered > s.opt.BufferBytes/4 {
 		s.store()
 	}
-	s.collectStacks(now)
+	s.collectStacks(s.stacks.Cap()/collectAtRoom, 0)
 	return bytes
 }
 

@@ -6,30 +6,52 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hbtrace/hbtrace/stacktable"
 	"github.com/hbtrace/hbtrace/trace"
 )
 
 const (
-	// The stack table is cleared of what nothing needs when it is so full, at most this often.
-	collectAtRoom = 4 // one part in so many is free
-	collectEvery  = time.Second
+	// The stack table is cleared of what nothing needs, between two passes, when one part in so many is free, and amid
+	// one when none is.
+	collectAtRoom = 4
+	// After that did not help, not so soon again.
+	collectPause = time.Second
 	// An address is kept for each frame that was taken back, for its name at the end. A program has no more, unless it
 	// makes code for ever.
 	maxAddresses = 1 << 22
 )
 
-// collectStacks takes stacks out of the table that no block of the history and no thread refers to. Everything that
-// did refer to them is in the file, with its stacks; a stack that comes up again is stored again.
-func (s *session) collectStacks(now time.Time) {
-	room := s.stacks.Room()
-	if room > s.stacks.Cap()/collectAtRoom || room > 0 && now.Sub(s.lastCollect) < collectEvery {
+// stacks is the session's stack table as the assembler uses it: when it is full, room is made.
+type stacks struct {
+	*stacktable.Table
+	s *session
+}
+
+// Push implements [assemble.Stacks]. What is pushed upon stays: the assembler may not have taken it down yet.
+func (t stacks) Push(parent trace.StackID, addr trace.Addr, how trace.How) trace.StackID {
+	if t.Room() == 0 {
+		t.s.collectStacks(0, parent)
+	}
+	return t.Table.Push(parent, addr, how)
+}
+
+// collectStacks takes out of the table what nothing needs, if there is no more room than that. What the file has needs no
+// node any more: a stack that comes up again is stored again. What it has not, because a block could not be read yet,
+// keeps its nodes, as do the stacks that threads are in, and building.
+func (s *session) collectStacks(room int, building trace.StackID) {
+	now := time.Now()
+	if s.stacks.Room() > room || now.Sub(s.lastCollect) < s.collectPause {
 		return
 	}
-	s.lastCollect = now
+	s.lastCollect, s.collectPause = now, 0
 	s.store()
 	s.stats.NodeBytes = max(s.stats.NodeBytes, uint64(s.stacks.Stats().Bytes))
 	taken := s.stacks.Collect(func(mark func(trace.StackID)) {
 		s.asm.Stacks(mark)
+		mark(building)
+		if s.consumed == s.produced {
+			return
+		}
 		for _, block := range s.buf.Snapshot() {
 			block.Records(func(p []byte) bool {
 				s.decoder.Decode(p, func(e *trace.Event) error { mark(e.Stack); return nil })
@@ -39,6 +61,9 @@ func (s *session) collectStacks(now time.Time) {
 	}, s.addresses.note)
 	s.stats.NodesCollected += uint64(taken)
 	s.storedNodes = 0
+	if s.stacks.Room() <= room {
+		s.collectPause = collectPause // most of it lives: looking again at once would not help
+	}
 }
 
 // historyNs is from the first event that is in the history to the last.

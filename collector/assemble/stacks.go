@@ -48,7 +48,14 @@ func (a *Assembler) stackOf(t *thread, s *segment.Stack, pcs []byte, e *trace.Ev
 		if how < trace.HowExact || how > trace.HowMark {
 			return false // next drops what was pushed so far, with t.whole
 		}
-		parent = a.cfg.Stacks.Push(parent, a.resolve(t.proc, addr, how), how)
+		id := a.cfg.Stacks.Push(parent, a.resolve(t.proc, addr, how), how)
+		if id == parent { // no room: half a stack would be another one
+			a.stats.SkippedStacks++
+			t.whole = false
+			e.Flags |= trace.FlagNoStack
+			return true
+		}
+		parent = id
 		t.stack = append(t.stack, parent)
 		t.leaf = addr
 	}
@@ -102,7 +109,8 @@ func (a *Assembler) resolve(p *process, addr uint64, how trace.How) trace.Addr {
 }
 
 // Stacks calls f for every stack that the assembler still refers to: what threads are known to be in, and the runs in
-// the making. All others may be taken out of the table, with their ids.
+// the making. All others may be taken out of the table, with their ids, once what was delivered is where it does not
+// need them: between passes, or from within Config.Stacks.
 func (a *Assembler) Stacks(f func(trace.StackID)) {
 	for _, t := range a.threads {
 		if n := len(t.stack); n > 0 {
