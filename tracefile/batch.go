@@ -13,7 +13,8 @@
 // batch begins with empty; thread, kind and hook choose one. Two that share a slot spoil each other's guesses, no more.
 //
 // Numbers are varints. Time is the difference to the event before, the first one's to 0; Start and Release to Time,
-// Stack and Object to the context's.
+// Object to the context's. Stack is the difference to the thread's last one, for which a batch has as many slots: near
+// stacks have near ids, and what a thread did last is nearer than what it did last in the same place.
 
 package tracefile
 
@@ -62,6 +63,8 @@ type likeShape struct {
 
 func (s *likeShape) salt() uint32 { return uint32(s.kind)*0x9e3779b1 + uint32(s.hook)*0x85ebca6b }
 
+func stackSlot(thread trace.ThreadID) uint32 { return uint32(thread) & (contextCount - 1) }
+
 func contextOf(salt uint32, thread trace.ThreadID) uint32 {
 	return (salt + uint32(thread)*0xc2b2ae35) >> (32 - contextBits)
 }
@@ -74,6 +77,7 @@ type Batch struct {
 	thread   trace.ThreadID
 	shapes   map[likeShape]uint64
 	contexts [contextCount]context
+	stacks   [contextCount]trace.StackID // by thread
 	recent   [contextCount]recentShape
 }
 
@@ -131,9 +135,12 @@ func (b *Batch) Add(e *trace.Event) {
 		b.p = binary.AppendUvarint(b.p, uint64(e.Thread))
 		b.thread = e.Thread
 	}
-	// The context is also what version 1's fields are differences to.
-	t := threadBefore{c.stack, c.object}
+	last := &b.stacks[stackSlot(e.Thread)]
+	t := threadBefore{*last, c.object}
 	b.p = appendEventFields(b.p, e, s.mask, before{b.time, &t})
+	if e.Stack != 0 {
+		*last = e.Stack
+	}
 	b.time = e.Time
 	b.count++
 	c.keep(e, had)
@@ -183,6 +190,7 @@ func (b *Batch) Reset() {
 	b.p, b.count, b.time, b.thread = b.p[:0], 0, 0, 0
 	clear(b.shapes)
 	b.contexts = [contextCount]context{}
+	b.stacks = [contextCount]trace.StackID{}
 	b.recent = [contextCount]recentShape{}
 }
 
@@ -190,6 +198,7 @@ func (b *Batch) Reset() {
 type BatchDecoder struct {
 	shapes   []saltedShape
 	contexts [contextCount]context
+	stacks   [contextCount]trace.StackID
 	event    trace.Event
 }
 
@@ -217,6 +226,7 @@ func (d *BatchDecoder) decode(p []byte, f func(*trace.Event) error) error {
 	}
 	d.shapes = d.shapes[:0]
 	d.contexts = [contextCount]context{}
+	d.stacks = [contextCount]trace.StackID{}
 	c := cursor{p: p[batchHeaderBytes:]}
 	e := &d.event
 	var time trace.Ns
@@ -237,7 +247,7 @@ func (d *BatchDecoder) decode(p []byte, f func(*trace.Event) error) error {
 		if s.like&likeThread == 0 {
 			thread = trace.ThreadID(c.uint32())
 		}
-		c.likeFields(e, &s.likeShape, time, &d.contexts[contextOf(s.salt, thread)])
+		c.likeFields(e, &s.likeShape, time, &d.contexts[contextOf(s.salt, thread)], &d.stacks[stackSlot(thread)])
 		if c.bad {
 			return errMalformed
 		}
@@ -254,7 +264,7 @@ func (d *BatchDecoder) decode(p []byte, f func(*trace.Event) error) error {
 }
 
 // likeFields sets every field of e but Thread, and takes them over into the context.
-func (c *cursor) likeFields(e *trace.Event, s *likeShape, time trace.Ns, before *context) {
+func (c *cursor) likeFields(e *trace.Event, s *likeShape, time trace.Ns, before *context, last *trace.StackID) {
 	*e = trace.Event{Kind: s.kind, Flags: s.flags, Hook: s.hook, Count: 1}
 	mask, like := s.mask, s.like
 	e.Time = time + trace.Ns(c.varint())
@@ -267,7 +277,7 @@ func (c *cursor) likeFields(e *trace.Event, s *likeShape, time trace.Ns, before 
 	}
 	if mask&(hasStack|hasSame) != 0 {
 		if mask&hasStack != 0 {
-			stack := int64(before.stack) + c.varint()
+			stack := int64(*last) + c.varint()
 			if stack != int64(uint32(stack)) {
 				c.fail()
 			}
@@ -277,6 +287,9 @@ func (c *cursor) likeFields(e *trace.Event, s *likeShape, time trace.Ns, before 
 			e.Same = c.uint32()
 		}
 		before.stack, before.same = e.Stack, e.Same
+	}
+	if e.Stack != 0 {
+		*last = e.Stack
 	}
 	if mask&hasCount != 0 {
 		e.Count = c.uint32()

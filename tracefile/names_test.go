@@ -17,7 +17,7 @@ import (
 func recycled(t testing.TB, count, nodes int) (data []byte, want []string) {
 	t.Helper()
 	f := &memFile{limit: 1 << 30}
-	w, err := newWriter("x", f, &trace.Meta{Version: "v"})
+	w, err := newWriter("x", f, &trace.Meta{Version: "v", Hooks: map[trace.HookID]trace.HookInfo{61: {Name: "read", Class: "CALL"}, 62: {Name: "write", Class: "CALL"}}})
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -27,7 +27,9 @@ func recycled(t testing.TB, count, nodes int) (data []byte, want []string) {
 	check(err)
 	check(w.PutModule(&trace.Module{ID: 1}))
 	check(w.PutProcess(&trace.Process{ID: 1}))
-	check(w.PutThread(&trace.Thread{ID: 1, Proc: 1}))
+	for id := range trace.ThreadID(3) {
+		check(w.PutThread(&trace.Thread{ID: id + 1, Proc: 1}))
+	}
 	tab := stacktable.New(stacktable.Options{MaxNodes: nodes})
 	rng := rand.New(rand.NewPCG(1, 2))
 	var made []stacktable.Made
@@ -44,6 +46,10 @@ func recycled(t testing.TB, count, nodes int) (data []byte, want []string) {
 	var batch Batch
 	put := func(i int, id trace.StackID) {
 		e := trace.Event{Kind: trace.KindSync, Thread: 1, Time: trace.Ns(i), Start: trace.Ns(i), Stack: id, Count: 1}
+		e.Thread += trace.ThreadID(i % 3)
+		if i%4 == 1 {
+			e.Kind, e.Hook, e.Object, e.Result, e.CPU = trace.KindCall, trace.HookID(61+i%8/4), uint64(5+i%16/8), int64(i%5-1), 0
+		}
 		if i%1000 < 500 { // both ways of storing events
 			check(w.PutEvent(&e))
 			return
