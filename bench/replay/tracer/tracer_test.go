@@ -2,6 +2,7 @@ package tracer
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"runtime"
 	"sync"
@@ -119,5 +120,46 @@ func pin(t *testing.T, cpu int) {
 func TestUnknownTracer(t *testing.T) {
 	if _, err := New("nothing", Config{}); err == nil {
 		t.Error("no error")
+	}
+}
+
+// BenchmarkWrite is a record of 48 bytes, by threads that are each on a core of their own, caches warm. cpu-ns/op is
+// processor time, which means something on a machine with other work, too.
+func BenchmarkWrite(b *testing.B) {
+	for _, info := range append(All, Null) {
+		for _, threads := range []int{1, 8} {
+			b.Run(fmt.Sprintf("tracer=%s/threads=%d", info.Name, threads), func(b *testing.B) {
+				tr, err := New(info.Name, Config{Bytes: workload.BufferBytes, Cores: workload.Cores, Threads: threads})
+				if err != nil {
+					b.Skip(err)
+				}
+				defer tr.Close()
+				var producers []Producer
+				for th := range threads {
+					producers = append(producers, tr.Producer(th, th))
+				}
+				var wg sync.WaitGroup
+				var before, after syscall.Rusage
+				syscall.Getrusage(syscall.RUSAGE_SELF, &before)
+				b.ReportAllocs()
+				b.ResetTimer()
+				for th, p := range producers {
+					wg.Go(func() {
+						runtime.LockOSThread()
+						if err := Pin(CPU(th)); err != nil {
+							b.Error(err)
+						}
+						rec := make([]byte, 48)
+						for range b.N / threads {
+							p.Write(rec)
+						}
+					})
+				}
+				wg.Wait()
+				syscall.Getrusage(syscall.RUSAGE_SELF, &after)
+				cpu := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
+				b.ReportMetric(float64(cpu)/float64(b.N), "cpu-ns/op")
+			})
+		}
 	}
 }
