@@ -28,15 +28,15 @@ type Replay struct {
 	PerCore  bool // core level: one thread for each core
 	Duration time.Duration
 	Speed    float64 // times as fast as the phone
-	Stuck    float64 // share of records whose writer sleeps stuckFor between reserve and commit
-	Live     int     // snapshots that are read while writing
-	Shrink   bool    // the buffer is halved after a third of the time and whole again after two
+	Stuck    float64 // share of records whose writer sleeps StuckFor between reserve and commit
+	StuckFor time.Duration
+	Live     int  // snapshots that are read while writing
+	Shrink   bool // the buffer is halved after a third of the time and whole again after two
 	Config   tracer.Config
 	Threads  int // at most so many threads a core at a time
 }
 
 const (
-	stuckFor  = 100 * time.Millisecond
 	burstMost = 15
 	seed      = 42
 	// lateAfter is how many records of others make one late: a 256th of what the buffer holds.
@@ -351,7 +351,7 @@ func (w *worker) stuck(s tracer.Reserver, rec []byte) {
 	}
 	half := len(rec) / 2
 	copy(room[:half], rec[:half])
-	t := time.Now().Add(stuckFor)
+	t := time.Now().Add(w.replay.StuckFor)
 	sleepUntil(t, t)
 	copy(room[half:], rec[half:])
 	commit()

@@ -6,7 +6,7 @@
 //	go run ./bench/replay -quick               three workloads, one second each: under a minute
 //	go run ./bench/replay -o raw               all twenty; raw.json and raw.csv have every run
 //	go run ./bench/replay -figure10            latest fragment against active blocks and mapping
-//	go run ./bench/replay -stuck 0.0001        with writers that sleep 100 ms between reserve and commit
+//	go run ./bench/replay -stuck 0.00003 -stuck-for 2s   with writers that sleep between reserve and commit
 //	go run ./bench/replay -shrink              halve the buffer and restore it while writing
 //
 // docs/design/replay.md says where the workloads come from and what came out.
@@ -37,6 +37,7 @@ type options struct {
 	speed     float64
 	turns     float64
 	stuck     float64
+	stuckFor  time.Duration
 	shrink    bool
 	live      int
 	threads   int
@@ -61,7 +62,8 @@ func main() {
 	flag.BoolVar(&o.figure10, "figure10", false, "the block buffer alone, with 1 to 64 active blocks a core and each mapping")
 	flag.Float64Var(&o.speed, "speed", 0, "times as fast as the phone; 0: so fast that the buffer is filled -turns times")
 	flag.Float64Var(&o.turns, "turns", 4, "times that the buffer is filled")
-	flag.Float64Var(&o.stuck, "stuck", 0, "share of records whose writer sleeps 100 ms between reserve and commit, where the tracer has a reserve")
+	flag.Float64Var(&o.stuck, "stuck", 0, "share of records whose writer sleeps between reserve and commit, where the tracer has a reserve")
+	flag.DurationVar(&o.stuckFor, "stuck-for", 100*time.Millisecond, "how long it sleeps")
 	flag.BoolVar(&o.shrink, "shrink", false, "halve the buffer after a third of the time, restore it after two thirds, where the tracer can")
 	flag.IntVar(&o.live, "live", 2, "snapshots read while writing, where the tracer can: each is verified")
 	flag.IntVar(&o.threads, "threads", 120, "most threads a core at a time")
@@ -180,7 +182,7 @@ func plan(o options) ([]Replay, error) {
 					for _, m := range mappings {
 						for _, t := range tracers {
 							r := Replay{Workload: w, Tracer: t, PerCore: perCore, Duration: time.Duration(o.seconds * float64(time.Second)),
-								Speed: o.speed, Stuck: o.stuck, Live: o.live, Shrink: o.shrink, Threads: o.threads,
+								Speed: o.speed, Stuck: o.stuck, StuckFor: o.stuckFor, Live: o.live, Shrink: o.shrink, Threads: o.threads,
 								Config: tracer.Config{Bytes: workload.BufferBytes, BlockBytes: o.block, Active: a, Mapping: m}}
 							if r.Speed == 0 {
 								r.Speed = o.turns * workload.BufferBytes / workload.MeanEntry() / o.seconds / w.Sum()

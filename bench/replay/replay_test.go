@@ -66,7 +66,7 @@ func TestLTTng(t *testing.T) {
 
 func TestStuckAndShrunk(t *testing.T) {
 	r := short(t, "blockbuf")
-	r.Stuck, r.Shrink = 0.001, true
+	r.Stuck, r.StuckFor, r.Shrink = 0.001, 100*time.Millisecond, true
 	res, err := r.do(newStopwatch())
 	if err != nil {
 		t.Fatal(err)
