@@ -50,7 +50,6 @@ type Result struct {
 	Mapping          string
 	Active           int // active blocks a core, 0: the tracer's default
 	Stuck            float64
-	Shrink           bool
 	Speed            float64
 	Known            bool // the workload's rates are the paper's own
 	Threads          int  // at a time, over all cores
@@ -70,6 +69,7 @@ type Result struct {
 	SingleGeoNs      float64
 	LiveRead         int
 	Counters         map[string]int
+	Shrunk           *Shrunk `json:",omitempty"`
 }
 
 // identities are the threads of one core: those at a time, and how many there are over the run.
@@ -149,7 +149,7 @@ func (r Replay) Run(watch stopwatch) (Result, error) {
 	for range workers {
 		begin <- t0
 	}
-	live, err := r.meanwhile(tr, t0, &stamp)
+	live, shrunk, err := r.meanwhile(tr, t0, &stamp)
 	wg.Wait()
 	if err != nil {
 		return Result{}, err
@@ -159,7 +159,9 @@ func (r Replay) Run(watch stopwatch) (Result, error) {
 			return Result{}, w.err
 		}
 	}
-	return r.judge(tr, workers, stamp.Load(), live)
+	res, err := r.judge(tr, workers, stamp.Load())
+	res.LiveRead, res.Shrunk = live, shrunk
+	return res, err
 }
 
 // growStack makes the goroutine's stack as large as it needs to be: growing it would count as latency.
@@ -171,33 +173,20 @@ func growStack() byte {
 }
 
 // meanwhile takes snapshots and changes the size, as asked for, while the workers write.
-func (r Replay) meanwhile(tr tracer.Tracer, t0 time.Time, stamp *atomic.Uint64) (live int, err error) {
-	type step struct {
-		at time.Duration
-		do func() error
-	}
-	var steps []step
-	if l, ok := tr.(tracer.Live); ok {
-		for i := range r.Live {
-			steps = append(steps, step{r.Duration * time.Duration(i+1) / time.Duration(r.Live+1), func() error {
-				var recs [][]byte
-				if err := l.WalkLive(func(p []byte) { recs = append(recs, append([]byte(nil), p...)) }); err != nil {
+func (r Replay) meanwhile(tr tracer.Tracer, t0 time.Time, stamp *atomic.Uint64) (live int, shrunk *Shrunk, err error) {
+	shrunk = &Shrunk{}
+	steps := r.shrinkSteps(tr, stamp.Load, shrunk)
+	if len(steps) == 0 {
+		shrunk = nil
+		if l, ok := tr.(tracer.Live); ok {
+			for i := range r.Live {
+				steps = append(steps, step{r.Duration * time.Duration(i+1) / time.Duration(r.Live+1), func() error {
+					_, err := kept(l, tr, r.Config.Bytes, stamp.Load)
+					live++
 					return err
-				}
-				s := measure.NewSnapshot(stamp.Load(), workload.Size)
-				for _, p := range recs {
-					s.Add(p)
-				}
-				live++
-				return s.Err()
-			}})
+				}})
+			}
 		}
-	}
-	if z, ok := tr.(tracer.Resizer); ok && r.Shrink {
-		steps = append([]step{
-			{r.Duration / 3, func() error { return z.Resize(r.Config.Bytes / 2) }},
-			{r.Duration * 2 / 3, func() error { return z.Resize(r.Config.Bytes) }},
-		}, steps...)
 	}
 	for _, s := range steps {
 		time.Sleep(time.Until(t0.Add(s.at)))
@@ -205,10 +194,10 @@ func (r Replay) meanwhile(tr tracer.Tracer, t0 time.Time, stamp *atomic.Uint64) 
 			err = fmt.Errorf("%s on %s, while writing: %w", r.Tracer, r.Workload.Name, e)
 		}
 	}
-	return live, err
+	return live, shrunk, err
 }
 
-func (r Replay) judge(tr tracer.Tracer, workers []*worker, stamps uint64, live int) (Result, error) {
+func (r Replay) judge(tr tracer.Tracer, workers []*worker, stamps uint64) (Result, error) {
 	s := measure.NewSnapshot(stamps, workload.Size)
 	if err := tr.Walk(s.Add); err != nil {
 		return Result{}, fmt.Errorf("reading %s back: %w", r.Tracer, err)
@@ -228,7 +217,7 @@ func (r Replay) judge(tr tracer.Tracer, workers []*worker, stamps uint64, live i
 		dropped += w.dropped
 	}
 	res := r.result(h, &single, &batch)
-	res.Dropped, res.LiveRead, res.Counters = dropped, live, tr.Counters()
+	res.Dropped, res.Counters = dropped, tr.Counters()
 	return res, nil
 }
 
@@ -241,7 +230,7 @@ func (r Replay) result(h measure.History, single, batch *measure.Latency) Result
 	}
 	return Result{
 		Workload: r.Workload.Name, Tracer: r.Tracer, Level: level, Mapping: r.Config.Mapping, Active: r.Config.Active,
-		Stuck: r.Stuck, Shrink: r.Shrink, Speed: r.Speed, Known: r.Workload.Known,
+		Stuck: r.Stuck, Speed: r.Speed, Known: r.Workload.Known,
 		Threads: atATime * workload.Cores, Identities: all * workload.Cores,
 		Pace:     float64(h.Written) / (r.Workload.Sum() * r.Speed * r.Duration.Seconds()),
 		LatestMB: mb(h.LatestBytes), LatestShare: float64(h.LatestBytes) / float64(r.Config.Bytes), PayloadMB: mb(h.LatestPayload),

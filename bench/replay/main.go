@@ -132,6 +132,9 @@ func run(o options) error {
 		return nil
 	}
 	printTable(os.Stdout, results)
+	if o.shrink {
+		printShrunk(os.Stdout, results)
+	}
 	return nil
 }
 

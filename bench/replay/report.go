@@ -159,6 +159,25 @@ func printFigure10(out io.Writer, all []Result) {
 	}
 }
 
+func halfFilled(r Result) string {
+	if r.Shrunk == nil {
+		return ""
+	}
+	return strconv.FormatFloat(r.Shrunk.HalfFilled, 'g', 6, 64)
+}
+
+// printShrunk says what halving and restoring cost.
+func printShrunk(out io.Writer, all []Result) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	defer w.Flush()
+	fmt.Fprint(w, "\nworkload\ttracer\tfilled right after halving\tlost by restoring\twritten meanwhile\n")
+	for _, r := range all {
+		if s := r.Shrunk; s != nil {
+			fmt.Fprintf(w, "%s\t%s\t%.1f %%\t%d KB\t%d KB\n", r.Workload, r.Tracer, 100*s.HalfFilled, s.LostByRestoring>>10, s.WrittenMeantime>>10)
+		}
+	}
+}
+
 // save writes every run, not the medians.
 func save(prefix string, results []Result) error {
 	j, err := json.MarshalIndent(results, "", "\t")
@@ -174,13 +193,13 @@ func save(prefix string, results []Result) error {
 	}
 	defer f.Close()
 	w := csv.NewWriter(f)
-	w.Write([]string{"workload", "known", "tracer", "level", "mapping", "active", "stuck", "shrink", "speed", "threads", "identities", "pace",
+	w.Write([]string{"workload", "known", "tracer", "level", "mapping", "active", "stuck", "half_filled", "speed", "threads", "identities", "pace",
 		"latest_mb", "latest_share", "payload_mb", "loss", "fragments", "dropped", "newest_missing", "late", "written", "kept",
 		"geo_ns", "p50_ns", "p99_ns", "p999_ns"})
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 	for _, r := range results {
 		w.Write([]string{r.Workload, strconv.FormatBool(r.Known), r.Tracer, r.Level, r.Mapping, strconv.Itoa(r.Active), num(r.Stuck),
-			strconv.FormatBool(r.Shrink), num(r.Speed), strconv.Itoa(r.Threads), strconv.Itoa(r.Identities), num(r.Pace),
+			halfFilled(r), num(r.Speed), strconv.Itoa(r.Threads), strconv.Itoa(r.Identities), num(r.Pace),
 			num(r.LatestMB), num(r.LatestShare), num(r.PayloadMB), num(r.Loss), strconv.Itoa(r.Fragments), strconv.Itoa(r.Dropped),
 			strconv.Itoa(r.NewestMissing), strconv.Itoa(r.Late), strconv.Itoa(r.Written), strconv.Itoa(r.Kept), num(r.GeoNs), num(r.P50Ns), num(r.P99Ns), num(r.P999Ns)})
 	}

@@ -22,6 +22,9 @@ func Encode(p []byte, stamp uint64, producer, seq uint32) {
 	}
 }
 
+// Stamp is the logic stamp of a record.
+func Stamp(p []byte) uint64 { return binary.LittleEndian.Uint64(p) }
+
 func fill(stamp uint64, at int) uint64 { return (stamp ^ uint64(at)<<48) * 0x9e3779b97f4a7c15 }
 
 // decode takes a record apart and holds it against its own filling.
