@@ -1,11 +1,15 @@
 package kernel
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -114,4 +118,64 @@ func monotonic() int64 {
 		panic("no monotonic clock")
 	}
 	return ts.Nano()
+}
+
+// holds makes this test binary a process that has the program loaded until it is killed.
+const holds = "HBTRACE_KERNEL_HOLDS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(holds) == "" {
+		os.Exit(m.Run())
+	}
+	tr, err := Open(Options{})
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	info, err := tr.objects.OnSwitch.Info()
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	id, _ := info.ID()
+	fmt.Println(uint32(id))
+	time.Sleep(time.Minute)
+	tr.Close()
+}
+
+// Killed while it records, it leaves nothing in the kernel.
+func TestKilled(t *testing.T) {
+	open(t, Options{}).Close()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), holds+"=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	var id uint32
+	if _, e := fmt.Sscan(line, &id); e != nil {
+		cmd.Process.Kill()
+		t.Fatalf("the process that loads the program says %q (%v)", line, err)
+	}
+	there := func() bool {
+		p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+		if err == nil {
+			p.Close()
+		}
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	if !there() {
+		t.Errorf("no program %d while its process lives", id)
+	}
+	cmd.Process.Kill()
+	cmd.Wait() // killed: no news
+	for deadline := time.Now().Add(time.Minute); there(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("program %d is still in the kernel a minute after its process was killed", id)
+		}
+	}
 }

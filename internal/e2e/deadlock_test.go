@@ -1,0 +1,72 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hbtrace/hbtrace/internal/testprog"
+)
+
+// TestDeadlock: a program that is stuck and stopped from outside names the two threads that wait for each other.
+func TestDeadlock(t *testing.T) {
+	t.Parallel()
+	exe := testprog.BuildFile(t, "../../bench/locks/src/deadlock.c")
+	s := start(t, testprog.Command{Args: []string{exe}})
+	pid := s.target(t, filepath.Base(exe))
+	for deadline := time.Now().Add(time.Minute); !stuck(t, pid); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the program is not stuck after a minute")
+		}
+	}
+	s.terminate(t)
+	out, err := exec.Command(testprog.Hbtrace(t), "report", "--locks", "--json", s.prefix+".hbt").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r struct {
+		Deadlocks []struct {
+			LastedNs int64 `json:"lasted_ns"`
+			Threads  []struct {
+				Thread   struct{ Name string }
+				Kind     string
+				Function string
+			}
+		}
+	}
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Deadlocks) != 1 || len(r.Deadlocks[0].Threads) != 2 {
+		t.Fatalf("deadlocks %+v, want one of two threads", r.Deadlocks)
+	}
+	for _, x := range r.Deadlocks[0].Threads {
+		if x.Thread.Name != x.Function || x.Kind != "mutex" || x.Function != "forth" && x.Function != "back" {
+			t.Errorf("%+v", x)
+		}
+	}
+}
+
+// stuck says whether both threads are in a futex call.
+func stuck(t *testing.T, pid int) bool {
+	t.Helper()
+	calls, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, path := range calls {
+		call, _ := os.ReadFile(path) // a thread may end meanwhile
+		name, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "comm"))
+		const futex = "202 " // of x86-64
+		if who := strings.TrimSpace(string(name)); strings.HasPrefix(string(call), futex) && (who == "forth" || who == "back") {
+			n++
+		}
+	}
+	return n == 2
+}
