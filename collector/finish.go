@@ -54,6 +54,7 @@ func (s *session) finish(c *child, hurry <-chan struct{}) error {
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) == nil {
 		s.stats.CollectorCPU = time.Duration(u.Utime.Nano() + u.Stime.Nano() - s.usage.Utime.Nano() - s.usage.Stime.Nano())
 	}
+	s.accountKernel()
 	s.symbolise(hurry)
 	s.account(samplerCPU, ended, left)
 	s.wrote(s.out.PutMeta(&s.meta))

@@ -83,6 +83,14 @@ func (s *session) finishKernel() {
 	}
 }
 
+// accountKernel tells what of the kernel's account could not be placed: children of vfork before their exec, programs
+// that no agent was loaded into.
+func (s *session) accountKernel() {
+	if n := s.asm.Stats().OffsUnmatched; n > 0 {
+		s.remark(fmt.Sprintf("%d times off a CPU were of threads that no agent told of: they are left out", n))
+	}
+}
+
 // symboliseKernel stores the names of the kernel's addresses.
 func (s *session) symboliseKernel(m *trace.Module, addrs []uint64) {
 	slices.Sort(addrs)
