@@ -50,6 +50,9 @@ type session struct {
 	epoll   int
 	kernel  *kernel.Tracer // nil: not asked, or not allowed
 
+	stuck map[[2]uint32]stuck // what threads waited for at the last look, by process and thread id
+	told  map[uint64]bool     // locks whose deadlock was told of
+
 	ring   *concurrentring.Reader
 	asm    *assemble.Assembler
 	files  assemble.FileCache
@@ -251,6 +254,7 @@ func (s *session) housekeeping(begun time.Time) {
 	if now.Sub(s.lastRefresh) >= refreshEvery {
 		s.lastRefresh = now
 		s.asm.Refresh()
+		s.lookForDeadlocks()
 	}
 	if now.Sub(s.lastStore) >= storeEvery {
 		s.store()

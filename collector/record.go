@@ -52,6 +52,7 @@ type Options struct {
 	Kernel   Kernel // whether the kernel's scheduling events are recorded too; KernelAuto
 
 	Version  string         // of hbtrace, for the file; "(devel)"
+	Alert    func(string)   // called with what the user should know while the command runs, one line each; nil: not at all
 	Remark   func(string)   // called with what was not possible and is usually no news, one line each; nil: not at all
 	Progress func(Progress) // called about four times a second from the recording's goroutine; nil: not at all
 }

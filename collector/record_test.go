@@ -48,7 +48,7 @@ func compile(t *testing.T, name string, flags ...string) string {
 			t.Fatal(err)
 		}
 	}
-	out := filepath.Join(binaries, name+strings.Join(flags, ""))
+	out := filepath.Join(binaries, filepath.Base(name)+strings.Join(flags, ""))
 	if _, ok := built.Load(out); ok {
 		return out
 	}

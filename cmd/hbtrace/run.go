@@ -137,6 +137,12 @@ func (f *runFlags) run(cmd *cobra.Command, command []string) error {
 	o.Output = out.recording()
 	stderr := cmd.ErrOrStderr()
 	line := newProgress(stderr, f.quiet)
+	if !f.quiet {
+		o.Alert = func(text string) {
+			line.clear()
+			fmt.Fprintf(stderr, "hbtrace: %s\n", text)
+		}
+	}
 	if f.verbose {
 		o.Remark = func(text string) { fmt.Fprintf(stderr, "hbtrace: %s\n", text) }
 	}

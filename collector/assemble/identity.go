@@ -362,6 +362,14 @@ func (a *Assembler) tid(p *process, tid uint32, at trace.Ns) trace.ThreadID {
 	return 0
 }
 
+// ThreadName is the newest name of a thread that is alive; "" for others.
+func (a *Assembler) ThreadName(uid uint32) string {
+	if t := a.threads[uid]; t != nil {
+		return t.meta.Name
+	}
+	return ""
+}
+
 // ref turns a thread uid of a record into a reference; 0 for one that nobody ever heard of.
 func (a *Assembler) ref(uid uint32) trace.ThreadID {
 	if uid != 0 && uid <= maxUID && a.known.has(uid) {
