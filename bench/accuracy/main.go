@@ -64,12 +64,12 @@ func (b *bench) run(parts []string) (err error) {
 			return fmt.Errorf("building hbtrace: %w", err)
 		}
 	}
-	frames := "-fomit-frame-pointer" // as distributions build
+	frames := []string{"-fomit-frame-pointer"} // as distributions build
 	if b.fp {
-		frames = "-fno-omit-frame-pointer"
+		frames = []string{"-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"}
 	}
 	for _, p := range []string{"cpu", "blocked", "alloc"} {
-		if err := command("gcc", "-O2", "-g", frames, "-pthread", "-o", b.program(p), filepath.Join("bench/accuracy/programs", p+".c")).Run(); err != nil {
+		if err := command("gcc", append(frames, "-O2", "-g", "-pthread", "-o", b.program(p), filepath.Join("bench/accuracy/programs", p+".c"))...).Run(); err != nil {
 			return fmt.Errorf("compiling %s: %w", p, err)
 		}
 	}
