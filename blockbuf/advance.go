@@ -193,10 +193,6 @@ func (b *Buffer) claimMapped(s *slot) (block, pos uint64, err error) {
 		s.skipped.v.Add(1)
 		return 0, 0, nil
 	}
-	if block >= b.ctl.blocks.load() { // Resize came between
-		b.retire(block)
-		return 0, 0, nil
-	}
 	return block, pos, nil
 }
 

@@ -89,7 +89,8 @@ type scenario struct {
 	threads []func(e *env) // calls that take effect on the buffer in steps
 	kill    bool           // the first thread may be killed at any point
 	final   func(e *env)   // when all have ended; not explored
-	steps   int            // no thread may take more than that
+	steps   int            // no run may take more than that
+	bound   int            // explore only orders that leave a thread that could go on so many times; 0: all
 }
 
 // env is one run of a scenario.
@@ -166,17 +167,22 @@ func explore(t *testing.T, s scenario, limit int) (states int, complete bool) {
 		}
 		pruned := false
 		var trace []int
+		last, left := -1, 0 // the thread that ran last, and how often one was left that could go on
 		for depth := 0; ; depth++ {
 			if depth == len(path) {
 				h := hashState(words, b, threads)
+				if s.bound > 0 {
+					h = mix(mix(h, uint64(last)), uint64(left))
+				}
 				if _, ok := visited[h]; ok {
 					pruned = true
 					break
 				}
 				visited[h] = struct{}{}
 				var n node
+				stay := s.bound > 0 && left == s.bound && last >= 0 && !threads[last].done
 				for i, th := range threads {
-					if !th.done && !th.killed {
+					if !th.done && !th.killed && (!stay || i == last) {
 						n.choices = append(n.choices, i)
 					}
 				}
@@ -194,6 +200,10 @@ func explore(t *testing.T, s scenario, limit int) (states int, complete bool) {
 				threads[0].killed, e.killed = true, true
 				threads[0].stop()
 			} else {
+				if last >= 0 && last != c && !threads[last].done {
+					left++
+				}
+				last = c
 				threads[c].run()
 				e.check()
 			}

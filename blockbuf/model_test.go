@@ -310,7 +310,7 @@ func scenarios() []scenario {
 			// A writer has its slot's word in hand while its block comes to be another slot's.
 			add(scenario{name: "stale", options: tinyOptions(2, 4, m),
 				setup:   func(e *env) { fill(1, 1, 2)(e); fill(0, 0, 2)(e); fill(1, 1, 4)(e) },
-				threads: []func(*env){puts(0, 0, 2), puts(2, 0, 1), puts(1, 1, 1)}, final: func(e *env) { e.newest(1) }})
+				threads: []func(*env){puts(0, 0, 2), puts(2, 0, 1), puts(1, 1, 1)}, final: func(e *env) { e.newest(1) }, bound: 2})
 			before := 7
 			if m == Paper {
 				before = 9 // the next block but one is one of those that go

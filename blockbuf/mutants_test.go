@@ -66,9 +66,6 @@ var mutants = []struct {
 	{"new blocks for one turn only", "resize.go", []string{
 		"b.metas[k].next.store(add[0])\n\t\treturn", "return",
 	}, "grow/late"},
-	{"not look at the size again after claiming", "advance.go", []string{
-		"if block >= b.ctl.blocks.load() { // Resize", "if false { // Resize",
-	}, "shrink/paper"},
 }
 
 // model runs the explorer, which has the code in another build.

@@ -147,15 +147,15 @@ func (b *Buffer) resizeMapped(have, want uint64) error {
 	)
 	for k := want; k < made; k++ {
 		m := &b.metas[k]
-		b.closeBlock(k, posOf(m.alloc.load()), nil)
-		for range 1000 { // a producer that has taken it is about to find out, and to put it out itself
-			if lowOf(m.conf.load()) != claimed {
+		for range patience { // a producer may have taken it before it could see the new size
+			b.closeBlock(k, posOf(m.alloc.load()), nil)
+			if b.claimBlock(k) {
+				b.retire(k)
+			}
+			if c := m.conf.load(); c == 0 || lowOf(c) == retired {
 				break
 			}
 			runtime.Gosched()
-		}
-		if b.claimBlock(k) {
-			b.retire(k)
 		}
 		switch {
 		case b.isRetired(k):

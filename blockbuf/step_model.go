@@ -5,6 +5,8 @@
 
 package blockbuf
 
+const patience = 2
+
 var (
 	stepBefore   = func() {}
 	stepAfter    = func(uint64) {}

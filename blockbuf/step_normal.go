@@ -4,6 +4,9 @@
 
 package blockbuf
 
+// patience is how often Resize looks at a block that is being taken.
+const patience = 1000
+
 func stepBefore()      {}
 func stepAfter(uint64) {}
 
