@@ -83,13 +83,13 @@ HB_EXPORT uint32_t side_join(uint64_t now, int first) {
   return uid;
 }
 
-/* A sample of a stack of 16 frames whose last two change each time, among 48 functions: 80 bytes, 192 when the stack
+/* A sample of a stack of 16 frames whose last two change each time, among 48 functions: 88 bytes, 200 when the stack
  * must stand alone. */
 HB_EXPORT void side_sample(uint64_t now) {
   enum { DEPTH = 16, CHANGED = 2 };
   struct hb_tls *t = hb_self();
   struct hb_frame f[DEPTH]; /* leaf first */
-  struct hb_rec_sample r;
+  struct hb_rec_sample r = {0};
   uint32_t n = t->need_full ? DEPTH : CHANGED, number = t->seq + 1;
   for (uint32_t i = 0; i < n; i++) {
     uint64_t which = i < CHANGED ? 16 + (number * 7 + i) % 48 : i;
@@ -97,9 +97,6 @@ HB_EXPORT void side_sample(uint64_t now) {
   }
   hb_rec_init(&r.rec, HB_REC_SAMPLE, 0, 0, now);
   r.kind = HB_SAMPLE_SYNC;
-  r.reserved = 0;
-  r.cpu_ns = 0;
-  r.object = 0;
   r.stack = (struct hb_stack){.same = (uint16_t)(DEPTH - n), .count = (uint16_t)n, .flags = t->need_full ? HB_STACK_FULL : 0};
   t->need_full = 0;
   hb_put(t, &r.rec, sizeof r, f, n);
