@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-generated() { find . -name '.?*' -prune -o \( -name 'z*.go' -o -name '*_linux_*.so' -o -name 'z*.o' \) -type f -print | sort; }
+generated() { find . -name '.?*' -prune -o \( -name 'z*.go' -o -name '*_linux_*.so' -o -name 'z*.o' -o -name 'zpage.js' \) -type f -print | sort; }
 made_by() { grep -aoE 'GCC: \([^)]*\) [0-9][0-9.]*' "$1" | sort -u; }
 
 before=$(mktemp -d)
