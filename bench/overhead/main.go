@@ -3,6 +3,10 @@
 // in a file beside them. Run it from the repository:
 //
 //	go run ./bench/overhead [-rounds 7] [-o DIR] [-flags "…"] [WORKLOAD…]
+//	go run ./bench/overhead -tools [-rounds 3] [-o DIR] [WORKLOAD or redis, nginx, memcached, sqlite3 …]
+//
+// With -tools the workloads and real servers run bare, under hbtrace at its defaults and at -F 10000, and under what a user
+// would run instead, with what each wrote and what each can show (tools.go, compare.go, servers.go).
 //
 // The workload measures its own CPU time (user and system, by getrusage at its end) and wall time, so that
 // neither the collector's nor the sampler's is in them; theirs are reported beside.
@@ -32,8 +36,9 @@ func main() {
 	outDir := flag.String("o", "", "where raw results go (default: a temporary directory, kept)")
 	flags := flag.String("flags", "", "more flags for hbtrace run, separated by spaces")
 	bin := flag.String("hbtrace", "", "the hbtrace to measure (default: built from this tree)")
+	against := flag.Bool("tools", false, "compare with other tools, and on real servers")
 	flag.Parse()
-	if err := run(*rounds, *outDir, strings.Fields(*flags), *bin, flag.Args()); err != nil {
+	if err := run(*rounds, *outDir, strings.Fields(*flags), *bin, flag.Args(), *against); err != nil {
 		fmt.Fprintf(os.Stderr, "overhead: %v\n", err)
 		os.Exit(1)
 	}
@@ -57,7 +62,7 @@ type one struct {
 
 func (o one) cpu() time.Duration { return o.user + o.sys }
 
-func run(rounds int, outDir string, flags []string, bin string, names []string) error {
+func run(rounds int, outDir string, flags []string, bin string, names []string, against bool) error {
 	tmp, err := os.MkdirTemp("", "hbtrace-overhead-")
 	if err != nil {
 		return err
@@ -75,6 +80,9 @@ func run(rounds int, outDir string, flags []string, bin string, names []string) 
 		if err := command("building hbtrace", []string{"CGO_ENABLED=0"}, "go", "build", "-o", bin, "./cmd/hbtrace"); err != nil {
 			return err
 		}
+	}
+	if against {
+		return compare(rounds, outDir, bin, tmp, names)
 	}
 	if len(names) == 0 {
 		sources, err := filepath.Glob("bench/workloads/*.c")
