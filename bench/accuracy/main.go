@@ -66,7 +66,7 @@ func (b *bench) run(parts []string) (err error) {
 	}
 	frames := []string{"-fomit-frame-pointer"} // as distributions build
 	if b.fp {
-		frames = []string{"-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer"}
+		frames = []string{"-fno-omit-frame-pointer", "-DFRAMES"}
 	}
 	for _, p := range []string{"cpu", "blocked", "alloc"} {
 		if err := command("gcc", append(frames, "-O2", "-g", "-pthread", "-o", b.program(p), filepath.Join("bench/accuracy/programs", p+".c"))...).Run(); err != nil {

@@ -9,6 +9,7 @@ static int null_fd;
 /* Never calls anything. */
 NOINLINE static void arithmetic(int n)
 {
+	LEAF();
 	uint64_t x = sink | 1;
 	for (int i = 0; i < n * 1000; i++)
 		x = x * 6364136223846793005u + 1442695040888963407u;
@@ -43,6 +44,7 @@ NOINLINE static void calling(int n)
 }
 static int compare(const void *a, const void *b)
 {
+	LEAF();
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 	return x < y ? -1 : x > y;
 }
@@ -58,7 +60,11 @@ NOINLINE static void sorting(int n)
 	sink = v[7];
 }
 /* Many calls of a function of some nanoseconds. */
-NOINLINE static uint64_t tiny(uint64_t x) { return x * 2862933555777941757u + 3037000493u; }
+NOINLINE static uint64_t tiny(uint64_t x)
+{
+	LEAF();
+	return x * 2862933555777941757u + 3037000493u;
+}
 NOINLINE static void tinies(int n)
 {
 	uint64_t x = sink;

@@ -14,6 +14,13 @@
 
 #define NOINLINE __attribute__((noinline, noclone, no_icf)) /* nor folded into its double */
 
+/* gcc leaves frame pointers out of functions that use no stack, whatever it is told; perf -g then loses their callers. */
+#ifdef FRAMES
+#define LEAF() __asm__ volatile("" : : "r"(__builtin_frame_address(0)))
+#else
+#define LEAF() (void)0
+#endif
+
 static inline int64_t now_of(clockid_t c)
 {
 	struct timespec t;
