@@ -25,11 +25,12 @@ type facts struct {
 	locking *weigh.Locking
 	procs   map[trace.ProcID]*trace.Process
 	threads map[trace.ThreadID]*threadFacts
-	order   []*threadFacts // by CPU, then time blocked
-	blocks  []*block       // by total
-	edges   []*edge        // by total
-	folded  uint64         // waits that no edge is kept for
-	foldedN int64          // ns of them
+	recent  [256]*threadFacts // of threads, by id: for every event a map is slow
+	order   []*threadFacts    // by CPU, then time blocked
+	blocks  []*block          // by total
+	edges   []*edge           // by total
+	folded  uint64            // waits that no edge is kept for
+	foldedN int64             // ns of them
 	kinds   [trace.KindOff + 1]uint64
 	named   map[string]int // threads by name
 	odd     uint64         // events of no known kind
@@ -182,11 +183,16 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 
 // thread finds a thread's facts; events may name threads that the recording does not list.
 func (f *facts) thread(id trace.ThreadID) *threadFacts {
+	recent := &f.recent[id%256]
+	if *recent != nil && (*recent).ID == id {
+		return *recent
+	}
 	t := f.threads[id]
 	if t == nil {
 		t = &threadFacts{Thread: &trace.Thread{ID: id, CPU: -1}}
 		f.threads[id] = t
 	}
+	*recent = t
 	return t
 }
 

@@ -82,7 +82,7 @@ type Builder struct {
 	sink    Sink
 	closeNs trace.Ns
 	live    map[trace.ThreadID]*thread
-	last    *thread // of the latest event: runs of one thread need no look-up
+	recent  [256]*thread // by id: threads take turns, and a map is slow for every event
 	free    []*thread
 	done    map[trace.ThreadID]Coverage
 	path    []trace.StackID
@@ -189,8 +189,9 @@ func (b *Builder) account() {
 }
 
 func (b *Builder) thread(id trace.ThreadID) *thread {
-	if b.last != nil && b.last.id == id {
-		return b.last
+	recent := &b.recent[id%256]
+	if *recent != nil && (*recent).id == id {
+		return *recent
 	}
 	t := b.live[id]
 	if t == nil {
@@ -203,7 +204,7 @@ func (b *Builder) thread(id trace.ThreadID) *thread {
 		t.id = id
 		b.live[id] = t
 	}
-	b.last = t
+	*recent = t
 	return t
 }
 
@@ -217,7 +218,9 @@ func (b *Builder) forget(t *thread) {
 	b.done[t.id] = c
 	delete(b.live, t.id)
 	b.free = append(b.free, t)
-	b.last = nil
+	if recent := &b.recent[t.id%256]; *recent == t {
+		*recent = nil
+	}
 }
 
 func isInterval(e *trace.Event) bool { return e.Kind == trace.KindWait || e.Kind == trace.KindCall }
