@@ -24,10 +24,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/klauspost/compress/zlib"
-
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/blame"
+	"github.com/hbtrace/hbtrace/visualize/feed"
 	"github.com/hbtrace/hbtrace/visualize/frames"
 	"github.com/hbtrace/hbtrace/visualize/spans"
 )
@@ -50,7 +49,6 @@ const (
 )
 
 type writer struct {
-	w        io.Writer
 	o        Options
 	src      trace.Source
 	meta     *trace.Meta
@@ -64,14 +62,13 @@ type writer struct {
 	flows    uint64
 	main     sequence // what is out of a thread's order
 	out      buffer
-	zbuf     buffer
-	z        *zlib.Writer
+	pack     *packer
 }
 
 // Write writes src to w. It reads the events once and keeps none. Errors are those of src and w.
 func Write(w io.Writer, src trace.Source, o Options) error {
 	x := &writer{
-		w: w, o: o, src: src, meta: src.Meta(), tab: frames.New(src),
+		o: o, src: src, meta: src.Meta(), tab: frames.New(src),
 		procs: map[trace.ProcID]*trace.Process{}, thr: map[trace.ThreadID]*trace.Thread{},
 		unlisted: map[trace.ThreadID]bool{}, seqs: map[trace.ThreadID]*sequence{}, rel: map[trace.ThreadID]*releases{},
 	}
@@ -88,12 +85,14 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 			return fmt.Errorf("perfetto: %w", err)
 		}
 	}
+	x.pack = newPacker(w, o.Raw)
+	defer x.pack.close() // whatever happens: w is the caller's again
 	x.preamble()
 	x.describe()
 	c := newCounters(src)
 	var cpus sched
 	b := spans.New(src, x.tab, x)
-	err := src.Events(func(e *trace.Event) error {
+	err := feed.Events(src, func(e *trace.Event) error {
 		if !o.NoCounters {
 			c.add(e)
 		}
@@ -131,50 +130,18 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 
 // flush writes the batch when it is full, or whatever there is when it is the last. It is called between packets.
 func (w *writer) flush(last bool) error {
-	if len(w.out.b) == 0 || len(w.out.b) < batchBytes && !last {
+	if len(w.out.b) < batchBytes && !last {
 		return nil
 	}
-	data := w.out.b
-	if !w.o.Raw {
-		if err := w.deflate(); err != nil {
-			return err
-		}
-		data = w.zbuf.b
+	if len(w.out.b) == 0 {
+		return w.pack.close()
 	}
-	if _, err := w.w.Write(data); err != nil {
-		return fmt.Errorf("writing the trace: %w", err)
-	}
-	w.out.b = w.out.b[:0]
-	return nil
-}
-
-// Write appends to the packet that deflate is making.
-func (p *buffer) Write(b []byte) (int, error) {
-	p.b = append(p.b, b...)
-	return len(b), nil
-}
-
-func (w *writer) deflate() error {
-	w.zbuf.b = w.zbuf.b[:0]
-	if w.z == nil {
-		z, err := zlib.NewWriterLevel(&w.zbuf, zlib.BestSpeed+1)
-		if err != nil {
-			return err
-		}
-		w.z = z
-	}
-	pkt := w.zbuf.open(tracePacket)
-	field := w.zbuf.open(packetCompressed)
-	w.z.Reset(&w.zbuf)
-	if _, err := w.z.Write(w.out.b); err != nil {
+	next, err := w.pack.put(w.out.b)
+	w.out.b = next
+	if err != nil || !last {
 		return err
 	}
-	if err := w.z.Close(); err != nil {
-		return err
-	}
-	w.zbuf.close(field)
-	w.zbuf.close(pkt)
-	return nil
+	return w.pack.close()
 }
 
 // preamble relates the clocks and starts the sequence of what is no thread's.
