@@ -23,7 +23,11 @@ type run1 struct {
 	p99       time.Duration // of requests, for servers
 	bytes     int64         // written by the tool
 	events    uint64        // recorded, where the tool is hbtrace
+	requests  int           // that servers answered: a load may last for a time
 }
+
+// per is a time for the work done.
+func (r run1) per(d time.Duration) float64 { return d.Seconds() / float64(max(r.requests, 1)) }
 
 // subject is what is run: a workload, or a program or server with a load.
 type subject struct {
@@ -36,7 +40,7 @@ type subject struct {
 func compare(rounds int, outDir, bin, tmp string, names []string) error {
 	all := tools(bin)
 	var here []*tool
-	fmt.Printf("%d rounds, interleaved, %s; ratios to bare: median [lowest, highest]\n", rounds, machine())
+	fmt.Printf("%d rounds, interleaved, %s; ratios to bare (of servers: for each request): median [lowest, highest]\n", rounds, machine())
 	for i := range all {
 		t := &all[i]
 		if why := t.missing(); why != "" {
@@ -51,7 +55,7 @@ func compare(rounds int, outDir, bin, tmp string, names []string) error {
 	}
 	defer raw.Close()
 	table := csv.NewWriter(raw)
-	if err := table.Write([]string{"subject", "tool", "round", "cpu_ns", "wall_ns", "p99_ns", "bytes", "events"}); err != nil {
+	if err := table.Write([]string{"subject", "tool", "round", "cpu_ns", "wall_ns", "p99_ns", "bytes", "events", "requests"}); err != nil {
 		return err
 	}
 	fmt.Printf("%-12s %-18s %-23s %-23s %-23s %12s %10s\n", "subject", "tool", "CPU", "wall", "p99", "bytes/s", "B/event")
@@ -78,7 +82,7 @@ func compare(rounds int, outDir, bin, tmp string, names []string) error {
 				}
 				results[t] = append(results[t], r)
 				if err := table.Write([]string{s.name, t.name, strconv.Itoa(round), ns(r.cpu), ns(r.wall), ns(r.p99),
-					strconv.FormatInt(r.bytes, 10), strconv.FormatUint(r.events, 10)}); err != nil {
+					strconv.FormatInt(r.bytes, 10), strconv.FormatUint(r.events, 10), strconv.Itoa(r.requests)}); err != nil {
 					return err
 				}
 			}
@@ -125,8 +129,8 @@ func printRow(subject, tool string, runs, bare []run1) {
 	if len(each) > 0 {
 		perEvent = fmt.Sprintf("%.1f", median(each))
 	}
-	fmt.Printf("%-12s %-18s %-23s %-23s %-23s %12.0f %10s\n", subject, tool, ratios(func(r run1) float64 { return r.cpu.Seconds() }),
-		ratios(func(r run1) float64 { return r.wall.Seconds() }), ratios(func(r run1) float64 { return r.p99.Seconds() }), median(rate), perEvent)
+	fmt.Printf("%-12s %-18s %-23s %-23s %-23s %12.0f %10s\n", subject, tool, ratios(func(r run1) float64 { return r.per(r.cpu) }),
+		ratios(func(r run1) float64 { return r.per(r.wall) }), ratios(func(r run1) float64 { return r.p99.Seconds() }), median(rate), perEvent)
 }
 
 // one1 gives a run a directory of its own and looks at what the tool left there.

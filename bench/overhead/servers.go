@@ -25,7 +25,7 @@ type server struct {
 	program string
 	command func(program string, port int, dir string) ([]string, error)
 	client  string // a program in PATH that makes the load; "" none
-	load    func(port int) (p99 time.Duration, err error)
+	load    func(port int) (p99 time.Duration, requests int, err error)
 }
 
 func servers(names []string) (list []subject) {
@@ -82,7 +82,7 @@ func (s *server) run(t *tool, program, dir string) (r run1, err error) {
 	cmd.Dir = dir
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Start(); err != nil {
 		return r, err
@@ -96,7 +96,7 @@ func (s *server) run(t *tool, program, dir string) (r run1, err error) {
 	pid := member(cmd.Process.Pid, filepath.Base(program))
 	before := cpuOf(pid)
 	begun := time.Now()
-	r.p99, err = s.load(port)
+	r.p99, r.requests, err = s.load(port)
 	r.wall, r.cpu = time.Since(begun), cpuOf(pid)-before
 	if pid != 0 {
 		_ = syscall.Kill(pid, syscall.SIGTERM) // gone already: an error of the load says so
@@ -168,20 +168,21 @@ func cpuOf(pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-func loadRedis(port int) (time.Duration, error) {
-	out, err := exec.Command("redis-benchmark", "-p", strconv.Itoa(port), "-t", "set", "-n", "150000", "-c", "32", "--csv").CombinedOutput()
+func loadRedis(port int) (p99 time.Duration, requests int, err error) {
+	const n = 40000
+	out, err := exec.Command("redis-benchmark", "-p", strconv.Itoa(port), "-t", "set", "-n", strconv.Itoa(n), "-c", "32", "--csv").CombinedOutput()
 	if err != nil {
-		return 0, fmt.Errorf("redis-benchmark: %w: %.200s", err, out)
+		return 0, 0, fmt.Errorf("redis-benchmark: %w: %.200s", err, out)
 	}
 	// "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
 	for _, line := range strings.Split(string(out), "\n") {
 		f := strings.Split(strings.ReplaceAll(strings.TrimSpace(line), `"`, ""), ",")
 		if len(f) == 8 && f[0] == "SET" {
 			ms, err := strconv.ParseFloat(f[6], 64)
-			return time.Duration(ms * 1e6), err
+			return time.Duration(ms * 1e6), n, err
 		}
 	}
-	return 0, fmt.Errorf("redis-benchmark said nothing of SET: %.200s", out)
+	return 0, 0, fmt.Errorf("redis-benchmark said nothing of SET: %.200s", out)
 }
 
 func nginxCommand(program string, port int, dir string) ([]string, error) {
@@ -194,22 +195,33 @@ func nginxCommand(program string, port int, dir string) ([]string, error) {
 	return []string{program, "-p", dir, "-c", conf}, os.WriteFile(conf, []byte(text), 0o644)
 }
 
-func loadNginx(port int) (time.Duration, error) {
+func loadNginx(port int) (p99 time.Duration, requests int, err error) {
 	out, err := exec.Command("wrk", "-t", "1", "-c", "16", "-d", "3s", "--latency", fmt.Sprintf("http://127.0.0.1:%d/index.html", port)).CombinedOutput()
 	if err != nil {
-		return 0, fmt.Errorf("wrk: %w: %.200s", err, out)
+		return 0, 0, fmt.Errorf("wrk: %w: %.200s", err, out)
 	}
 	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
-		if f := strings.Fields(s.Text()); len(f) == 2 && f[0] == "99%" {
-			return time.ParseDuration(f[1])
+		f := strings.Fields(s.Text())
+		if len(f) == 2 && f[0] == "99%" {
+			if p99, err = time.ParseDuration(f[1]); err != nil {
+				return 0, 0, err
+			}
+		}
+		if len(f) > 3 && f[1] == "requests" && f[2] == "in" {
+			if requests, err = strconv.Atoi(f[0]); err != nil {
+				return 0, 0, err
+			}
 		}
 	}
-	return 0, fmt.Errorf("wrk named no 99%%: %.300s", out)
+	if p99 == 0 || requests == 0 {
+		return 0, 0, fmt.Errorf("wrk named no 99%% or no requests: %.300s", out)
+	}
+	return p99, requests, nil
 }
 
 // loadMemcached asks and stores in turn over eight connections, one request under way on each.
-func loadMemcached(port int) (time.Duration, error) {
-	const clients, requests = 8, 8000
+func loadMemcached(port int) (p99 time.Duration, requests int, err error) {
+	const clients, each = 8, 8000
 	took := make([][]time.Duration, clients)
 	failed := make([]error, clients)
 	var all sync.WaitGroup
@@ -223,7 +235,7 @@ func loadMemcached(port int) (time.Duration, error) {
 			defer conn.Close()
 			replies := bufio.NewReader(conn)
 			value := strings.Repeat("v", 200)
-			for i := range requests {
+			for i := range each {
 				begun := time.Now()
 				request, end := fmt.Sprintf("set key%d 0 0 %d\r\n%s\r\n", i%500, len(value), value), "STORED\r\n"
 				if i%2 == 1 {
@@ -244,12 +256,12 @@ func loadMemcached(port int) (time.Duration, error) {
 	all.Wait()
 	for _, err := range failed {
 		if err != nil {
-			return 0, fmt.Errorf("memcached: %w", err)
+			return 0, 0, fmt.Errorf("memcached: %w", err)
 		}
 	}
 	sorted := slices.Concat(took...)
 	slices.Sort(sorted)
-	return sorted[len(sorted)*99/100], nil
+	return sorted[len(sorted)*99/100], len(sorted), nil
 }
 
 // runSqlite has sqlite3 time its own statements.
