@@ -232,11 +232,11 @@ func TestFinishOpen(t *testing.T) {
 		return x
 	}
 	in(0, 1, segment.StateRunning, hooks.PthreadMutexLock, 0xabc).InOwnerTID.Store(102)
-	in(1, 2, segment.StateRunning, 0, 0)                // runs
-	in(2, 3, segment.StateBlocked, hooks.Poll, 0)       // its entry was sampled
-	in(3, 4, segment.StateRunning, hooks.Poll, 0)       // has not gone to sleep
-	in(4, 5, segment.StateBlocked, hooks.Nanosleep, 0)  // never wrote a record
-	in(5, 6, segment.StateBlocked, trace.HookID(11), 0) // no such hook
+	in(1, 2, segment.StateRunning, 0, 0)                   // runs
+	in(2, 3, segment.StateBlocked, hooks.Poll, 0)          // its entry was sampled
+	in(3, 4, segment.StateRunning, hooks.Poll, 0)          // has not gone to sleep
+	in(4, 5, segment.StateBlocked, hooks.Nanosleep, 0)     // never wrote a record
+	in(5, 6, segment.StateBlocked, trace.HookID(60000), 0) // no such hook
 	k := newKit(t, Config{Segment: s})
 	for uid := uint32(1); uid <= 6; uid++ {
 		if g := newAgent(uid, 1); uid != 5 {

@@ -12,7 +12,12 @@ import (
 )
 
 const (
-	releasesKept = 16      // of one object
+	releasesKept = 16 // of one object, at first
+	// A wait is joined some passes after it ended: of an object that is let go of often more are kept, as long as the
+	// oldest of them is so young.
+	releasesMost = 2048
+	releasesAge  = trace.Ns(200e6)
+	releasesAll  = 1 << 21 // of all objects together, beyond the first ones
 	objectsKept  = 1 << 15 // in each of two generations
 	exitsKept    = 64      // of one process
 	// A release's record says when it began. One that began just before a wait may still have been under way
@@ -27,9 +32,9 @@ type objectKey struct {
 
 // releases are the newest ones of an object.
 type releases struct {
-	at      [releasesKept]trace.Ns
-	by      [releasesKept]uint32
-	n       uint32   // ever added; n % releasesKept is the next place
+	at      []trace.Ns
+	by      []uint32
+	n       uint32   // ever added since the ring has its size; n % len(at) is the next place
 	gone    trace.Ns // newest time that was overwritten: about times up to here nothing is known
 	partial bool     // earlier ones may have been forgotten with a generation
 }
@@ -37,6 +42,7 @@ type releases struct {
 // wakes keeps releases by object, in two generations, so that what is not used any more goes.
 type wakes struct {
 	now, old map[objectKey]*releases
+	grown    int  // places beyond the first ones, of both
 	forgot   bool // a generation has been dropped: an object that is not there may have had releases
 }
 
@@ -52,10 +58,11 @@ func (w *wakes) released(proc uint32, object uint64, by uint32, at trace.Ns) {
 	r := w.now[k]
 	if r == nil {
 		if r = w.old[k]; r == nil {
-			r = &releases{partial: w.forgot}
+			r = &releases{at: make([]trace.Ns, releasesKept), by: make([]uint32, releasesKept), partial: w.forgot}
 		}
 		if len(w.now) >= objectsKept {
 			w.forgot = w.forgot || len(w.old) > 0
+			w.dropped(r)
 			w.old, w.now = w.now, nil
 		}
 		if w.now == nil {
@@ -63,14 +70,39 @@ func (w *wakes) released(proc uint32, object uint64, by uint32, at trace.Ns) {
 		}
 		w.now[k] = r
 	}
-	i := r.n % releasesKept
-	if r.n >= releasesKept {
+	size := uint32(len(r.at))
+	if r.n >= size && size < releasesMost && w.grown+int(size) <= releasesAll && at-r.at[r.n%size] < releasesAge {
+		w.grown += int(size)
+		r.grow()
+		size *= 2
+	}
+	i := r.n % size
+	if r.n >= size {
 		r.gone = max(r.gone, r.at[i])
 	} else if r.partial && r.n == 0 {
 		r.gone = at // what happened before the first that is remembered is not known
 	}
 	r.at[i], r.by[i] = at, by
 	r.n++
+}
+
+// grow doubles the ring; the oldest comes first then.
+func (r *releases) grow() {
+	size := len(r.at)
+	oldest := int(r.n) % size
+	at, by := make([]trace.Ns, 2*size), make([]uint32, 2*size)
+	copy(at[copy(at, r.at[oldest:]):], r.at[:oldest])
+	copy(by[copy(by, r.by[oldest:]):], r.by[:oldest])
+	r.at, r.by, r.n = at, by, uint32(size)
+}
+
+// dropped accounts for the older generation, which is about to be forgotten but for what moved on.
+func (w *wakes) dropped(moving *releases) {
+	for k, r := range w.old {
+		if w.now[k] != r && r != moving {
+			w.grown -= len(r.at) - releasesKept
+		}
+	}
 }
 
 // join fills in who ended a wait, and whether that is certain.
@@ -120,7 +152,7 @@ func (a *Assembler) joinOverlapping(t *thread, e *trace.Event) {
 	n := 0
 	var by uint32
 	var at trace.Ns
-	for i := range min(r.n, releasesKept) {
+	for i := range min(r.n, uint32(len(r.at))) {
 		if r.by[i] == uint32(t.meta.ID) || r.at[i] < e.Start-overlapSlack || r.at[i] > e.Time {
 			continue
 		}

@@ -103,13 +103,30 @@ func TestForgottenReleasesAreNotCertain(t *testing.T) {
 	k := newKit(t, Config{})
 	w, r := newAgent(1, 1), newAgent(2, 1)
 	k.put(w.thread(1), r.thread(1))
-	for i := range releasesKept + 5 {
+	for i := range releasesMost + 5 {
 		k.put(w.release(hooks.FutexWake, trace.Ns(1_100_000+i), 0xabc)) // its own: no candidates
 	}
 	k.put(r.release(hooks.FutexWake, 1_900_000, 0xabc))
 	k.put(w.interval(hooks.FutexWait, 1_000_000, 2_000_000, nil))
 	k.Flush()
 	if e := k.one(trace.KindWait); e.Releaser != 2 || e.Flags&trace.FlagCertain != 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestBusyObjectsAreCertain: of an object that is let go of often, what happened since a wait that is joined late is
+// still known.
+func TestBusyObjectsAreCertain(t *testing.T) {
+	k := newKit(t, Config{})
+	w, r := newAgent(1, 1), newAgent(2, 1)
+	k.put(w.thread(1), r.thread(1))
+	k.put(w.interval(hooks.SemWait, 1_000_000, 2_000_000, nil))
+	k.put(r.release(hooks.SemPost, 1_900_000, 0xabc))
+	for i := range 10 * releasesKept {
+		k.put(r.release(hooks.SemPost, trace.Ns(2_100_000+i*1000), 0xabc))
+	}
+	k.Flush()
+	if e := k.one(trace.KindWait); e.Releaser != 2 || e.Release != 1_900_000 || e.Flags&trace.FlagCertain == 0 {
 		t.Errorf("%+v", e)
 	}
 }
