@@ -46,6 +46,7 @@ type thread struct {
 	cpuSeen  uint64 // highest heard of
 	cpuKnown bool   // cpuBase and cpuLast are set
 	final    *slotState
+	woken    woken // see join
 
 	// merge
 	run    trace.Event

@@ -137,7 +137,16 @@ func (a *Assembler) join(t *thread, hook hooks.Info, e *trace.Event) {
 		}
 	default:
 		a.joinOverlapping(t, e)
+		t.woken = woken{e.Object, uint32(e.Releaser), e.Release}
 	}
+}
+
+// woken is what ended a thread's last wait for something that is signalled. A signal lets a thread go on once: a later
+// wait of the same thread was not ended by it, however close.
+type woken struct {
+	object uint64
+	by     uint32
+	at     trace.Ns
 }
 
 // joinOverlapping looks for the releases of e.Object that overlap the wait.
@@ -154,6 +163,9 @@ func (a *Assembler) joinOverlapping(t *thread, e *trace.Event) {
 	var at trace.Ns
 	for i := range min(r.n, uint32(len(r.at))) {
 		if r.by[i] == uint32(t.meta.ID) || r.at[i] < e.Start-overlapSlack || r.at[i] > e.Time {
+			continue
+		}
+		if t.woken == (woken{e.Object, r.by[i], r.at[i]}) {
 			continue
 		}
 		n++

@@ -131,6 +131,23 @@ func TestBusyObjectsAreCertain(t *testing.T) {
 	}
 }
 
+// TestOneSignalEndsOneWait: what ended a thread's wait is no candidate for its next one, which begins right after.
+func TestOneSignalEndsOneWait(t *testing.T) {
+	k := newKit(t, Config{})
+	w, r := newAgent(1, 1), newAgent(2, 1)
+	k.put(w.thread(1), r.thread(1))
+	k.put(r.release(hooks.SemPost, 1_990_000, 0xabc))
+	k.put(w.interval(hooks.SemWait, 1_000_000, 1_995_000, nil))
+	k.put(r.release(hooks.SemPost, 2_990_000, 0xabc))
+	k.put(w.interval(hooks.SemWait, 1_998_000, 2_995_000, nil))
+	k.Flush()
+	for _, e := range k.of(trace.KindWait) {
+		if e.Releaser != 2 || e.Release != e.Time-5_000 || e.Flags&trace.FlagCertain == 0 {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
 // TestHistoryIsBounded: objects that are not used any more are forgotten, and what comes back later does not
 // claim to be complete.
 func TestHistoryIsBounded(t *testing.T) {
