@@ -46,7 +46,7 @@ func TestPageOfRedis(t *testing.T) {
 	s.terminate(t)
 	lookAt(t, s.prefix+".hbt", map[string][]string{
 		"timeline": {"of CPU"},
-		"flame":    {"aeProcessEvents"},
+		"flame":    {"IOThreadMain"},
 		"blocks":   {},
 		"slow":     {"epoll_wait"},
 		"trust":    {"bio_", "exact"},

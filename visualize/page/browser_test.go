@@ -103,7 +103,7 @@ const answers = `(async () => {
   const len = store.about.length;
   const out = [];
   const name = (s) => store.places.stack(s).map((f) => f.n).join(";");
-  const rows = (r) => [...r.value.keys()].map((i) => [r.thread[i], r.state[i], r.value[i], r.state[i] === 9 ? 0 : r.count[i], name(r.site[i]),
+  const rows = (r) => [...r.value.keys()].map((i) => [r.thread[i], r.state[i], r.value[i], r.state[i] === 10 ? 0 : r.count[i], name(r.site[i]),
     store.places.object(r.object[i]), r.owner[i], r.releaser[i], name(r.releaseSite[i]), r.release[i], r.flags[i] & 512].join("|")).sort();
   for (const [a, b] of [[0, len], [Math.floor(len / 7), Math.floor(len / 2)], [Math.floor(len * 0.2), Math.floor(len * 0.2) + 1e6]]) {
     for (const threads of [null, [1]]) {

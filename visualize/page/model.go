@@ -226,6 +226,14 @@ func (r *reader) event(e *trace.Event) error {
 		m.doubt.Unplaced += t.ran(at, cpu, m.sites.id(stack, 0), m.load)
 	case trace.KindWait, trace.KindCall:
 		r.interval(t, &ev)
+	case trace.KindOff:
+		could := int64(ev.Time - m.from) // when it could run again
+		if e.Release != 0 {
+			could = m.rel(e.Release)
+		} else if e.Result == trace.OffRunnable {
+			could = int64(ev.Start - m.from)
+		}
+		t.offCPU(int64(ev.Start-m.from), could, at)
 	case trace.KindAlloc:
 		a := alloc{at, m.sites.id(r.valid(e.Stack), e.Hook), float64(e.Weight), float64(e.Weight) / float64(max(e.Size, 1))}
 		t.allocs = append(t.allocs, a)

@@ -58,7 +58,7 @@ func check(t *testing.T, m *Model) {
 
 // texts shows a thread's pieces.
 func texts(m *Model, thread int) string {
-	names := [states]string{"unknown", "run", "off", "lock", "signal", "io", "poll", "other", "sleep"}
+	names := [states]string{"unknown", "run", "off", "lock", "signal", "io", "poll", "other", "sleep", "ready"}
 	var b strings.Builder
 	for _, p := range m.threads[thread].pieces {
 		if b.Len() > 0 {
@@ -102,6 +102,13 @@ func TestPieces(t *testing.T) {
 			b.Call(th, 3*ms, 4*ms, b.Hook("read"), 3, 1, "main")
 			b.Sample(th, 7*ms, ms, "main")
 		}, "off:0s-1 run:1-2 io:2-8 io:8-9"},
+		{"the kernel says when it could have run", func(b *tracetest.Builder, th trace.ThreadID) {
+			b.Add(trace.Event{Kind: trace.KindOff, Thread: th, Start: 1 * ms, Time: 3 * ms, Result: trace.OffInterruptible, Release: 2 * ms})
+			b.Add(trace.Event{Kind: trace.KindOff, Thread: th, Start: 5 * ms, Time: 7 * ms, Result: trace.OffInterruptible, Release: 6 * ms})
+			b.Call(th, 4*ms, 8*ms, b.Hook("read"), 3, 1, "main")
+			b.Add(trace.Event{Kind: trace.KindOff, Thread: th, Start: 9 * ms, Time: 11 * ms, Result: trace.OffRunnable})
+			b.Sample(th, 12*ms, 4*ms, "main")
+		}, "run:0s-1 off:1-2 ready:2-3 run:3-4 io:4-8 run:8-9 ready:9-11 run:11-12"},
 		{"more CPU time than there is room for", func(b *tracetest.Builder, th trace.ThreadID) {
 			b.Sample(th, 5*ms, 50*ms, "main")
 		}, "run:0s-5"},

@@ -3,6 +3,8 @@
 package page
 
 import (
+	"cmp"
+	"slices"
 	"sort"
 	"strings"
 
@@ -23,6 +25,7 @@ const (
 	polling               // waited until a descriptor is ready
 	other                 // waited for a process, signal or queue
 	sleeping
+	ready // could have run, and did not: the kernel's word (trace.KindOff)
 	states
 )
 
@@ -105,6 +108,7 @@ type thread struct {
 
 	until     int64   // end of what was seen
 	pending   []piece // since the last sample, in order; wait is set already
+	offs      []piece // since the last sample: time off the CPU by the kernel's word, ready or off, in order of ends
 	lastStack trace.StackID
 }
 
@@ -133,6 +137,7 @@ func (t *thread) pend(p piece) {
 // due when the time had been used. The rest of that time was spent off the CPU. It returns what found no place.
 func (t *thread) ran(at, cpu int64, site uint32, l *load) int64 {
 	t.pass(at)
+	t.split()
 	first := len(t.pending)
 	cut := int64(-1) // where what ran begins, in pending[first]
 	for first > 0 && cpu > 0 {
@@ -148,6 +153,9 @@ func (t *thread) ran(at, cpu int64, site uint32, l *load) int64 {
 	for i, p := range t.pending {
 		if p.state != free {
 			t.emit(p)
+			if p.wait == 0 {
+				l.add(loadOff, p.start, p.end, 1)
+			}
 			continue
 		}
 		begin := p.end // of what ran in it
@@ -171,6 +179,52 @@ func (t *thread) ran(at, cpu int64, site uint32, l *load) int64 {
 	return cpu
 }
 
+// offCPU takes time off the CPU, of which the thread could have run from `could` on. Where intervals cover it, they say
+// more: it is put only into time that turns out to be free.
+func (t *thread) offCPU(start, could, end int64) {
+	if len(t.offs) == maxPending {
+		t.offs = t.offs[:copy(t.offs, t.offs[maxPending/2:])]
+	}
+	could = max(start, min(could, end))
+	t.offs = append(t.offs, piece{start: start, end: could, state: off}, piece{start: could, end: end, state: ready})
+}
+
+// split takes the time off the CPU out of the pending free time.
+func (t *thread) split() {
+	if len(t.offs) == 0 {
+		return
+	}
+	slices.SortStableFunc(t.offs, func(a, b piece) int { return cmp.Compare(a.start, b.start) })
+	var out []piece
+	next := 0
+	for _, p := range t.pending {
+		if p.state != free {
+			out = append(out, p)
+			continue
+		}
+		for next < len(t.offs) && t.offs[next].end <= p.start {
+			next++
+		}
+		at := p.start
+		for i := next; i < len(t.offs) && t.offs[i].start < p.end; i++ {
+			o := t.offs[i]
+			o.start, o.end = max(o.start, at), min(o.end, p.end)
+			if o.end <= o.start {
+				continue
+			}
+			if o.start > at {
+				out = append(out, piece{start: at, end: o.start, state: free})
+			}
+			out = append(out, o)
+			at = o.end
+		}
+		if at < p.end {
+			out = append(out, piece{start: at, end: p.end, state: free})
+		}
+	}
+	t.pending, t.offs = out, t.offs[:0]
+}
+
 func (t *thread) interval(start, end int64, st state, site uint32, w wait, l *load) {
 	t.pass(start)
 	start = max(start, t.until)
@@ -189,6 +243,7 @@ func (t *thread) interval(start, end int64, st state, site uint32, w wait, l *lo
 
 // flush gives up waiting for a sample: free time stays unknown.
 func (t *thread) flush() {
+	t.split()
 	for _, p := range t.pending {
 		t.emit(p)
 	}

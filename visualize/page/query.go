@@ -284,7 +284,7 @@ func (m *Model) chart(ctx context.Context, s selection, cols int) (*table, error
 
 // loadOf says which curve a state's time belongs to.
 var loadOf = [states]loadKind{
-	running: loadCPU, off: loadOff, locked: loadLock,
+	running: loadCPU, off: loadOff, ready: loadOff, locked: loadLock,
 	signaled: loadBlocked, inout: loadBlocked, polling: loadBlocked, other: loadBlocked, sleeping: loadBlocked,
 }
 

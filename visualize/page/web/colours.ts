@@ -20,6 +20,7 @@ export const looks: Look[] = [
   { name: "waiting for I/O to be ready", brief: "polling", fill: "#8ecbf0", text: "#1f2933" },
   { name: "waiting for a process or message", brief: "process", fill: "#f0e442", text: "#1f2933" },
   { name: "sleeping", brief: "sleep", fill: "#cfc3dd", text: "#1f2933" },
+  { name: "ready to run, but not running", brief: "ready", fill: "#cc79a7", text: "#1f2933" },
 ];
 
 export const stateCount = looks.length;
@@ -27,9 +28,10 @@ export const running = 1;
 export const off = 2;
 export const locked = 3;
 export const signaled = 4;
+export const ready = 9;
 
 /** order in which states are stacked within a column, from the bottom. */
-export const stacking = [1, 3, 5, 4, 7, 6, 8, 2];
+export const stacking = [1, 9, 3, 5, 4, 7, 6, 8, 2];
 
 /** dark says whether the page is dark now. */
 export function dark(): boolean {

@@ -1,6 +1,7 @@
 // Answers from the data inside an exported file: the same questions, asked of a few hundred thousand pieces in
 // memory. Tests hold the two to the same answers.
 
+import { ready } from "./colours.js";
 import { decode, type Table } from "./table.js";
 import { allThreads, callsOf, rowsOf, Places, type About, type Calls, type Chart, type Rows, type Slow, type Store } from "./store.js";
 
@@ -124,7 +125,7 @@ export class Embedded implements Store {
       out.set("value", row, out.at("value", row) + value);
       out.set("count", row, out.at("count", row) + count);
       out.set("start", row, Math.min(out.at("start", row), start));
-      if (edges && r.state[i] > 2) out.set("release", row, Math.max(out.at("release", row), r.value[i]));
+      if (edges && r.state[i] > 2 && r.state[i] !== ready) out.set("release", row, Math.max(out.at("release", row), r.value[i]));
     };
     const p = this.pieces;
     const a = this.allocs;
@@ -167,7 +168,7 @@ export class Embedded implements Store {
         const start = Math.max(from, p.start[i]);
         const end = Math.min(to, p.start[i] + p.value[i]);
         const s = p.state[i];
-        const curve = s === 1 ? c.cpu : s === 2 ? c.off : s === 3 ? c.lock : c.blocked;
+        const curve = s === 1 ? c.cpu : s === 2 || s === ready ? c.off : s === 3 ? c.lock : c.blocked;
         for (let col = Math.floor((start - from) / per); col < cols && from + col * per < end; col++) {
           curve[col] += Math.max(0, Math.min(end, from + (col + 1) * per) - Math.max(start, from + col * per));
         }
@@ -201,7 +202,7 @@ export class Embedded implements Store {
     let back = -1;
     for (let i = this.firstPiece[t]; i < this.firstPiece[t + 1]; i++) {
       const end = p.start[i] + p.value[i];
-      if (end <= from || p.start[i] >= to || p.state[i] < 3 || this.places.leaf(p.site[i]) !== name) continue;
+      if (end <= from || p.start[i] >= to || p.state[i] < 3 || p.state[i] === ready || this.places.leaf(p.site[i]) !== name) continue;
       if (back >= from) found.push({ thread: t, start: back, dur: p.start[i] - back });
       back = end;
     }

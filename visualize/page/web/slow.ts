@@ -2,7 +2,7 @@
 // divided into what the thread did in that time.
 
 import type { App, View } from "./app.js";
-import { locked, looks, off, running } from "./colours.js";
+import { locked, looks, off, ready, running } from "./colours.js";
 import { fill, h } from "./dom.js";
 import { count, duration, percent, short, whole } from "./format.js";
 import { bar, byState } from "./piece.js";
@@ -155,6 +155,7 @@ export class SlowView implements View {
     };
     add(running, heaviest(rows, (i) => rows.state[i] === running, (i) => `running ${short(places.leaf(rows.site[i]))}`), 3);
     add(off, heaviest(rows, (i) => rows.state[i] === off, () => looks[off].brief), 1);
+    add(ready, heaviest(rows, (i) => rows.state[i] === ready, () => looks[ready].name), 1);
     add(locked, heaviest(rows, (i) => rows.state[i] === locked, (i) => {
       const b = rows.owner[i] || rows.releaser[i];
       return `${places.object(rows.object[i])}${b ? ` held by ${this.app.threadName(b - 1)}` : ""}`;

@@ -164,5 +164,5 @@ export function callsOf(t: Table): Calls {
   return { length: t.columns.thread.length, ...t.columns } as unknown as Calls;
 }
 
-export const stateAllocated = 9;
+export const stateAllocated = 10;
 export const allThreads = 0xffffffff;

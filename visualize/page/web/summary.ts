@@ -94,7 +94,7 @@ export class Summary {
     let state = 5;
     if (all.length === 0) {
       state = 8;
-      all = heaviest(rows, (i) => rows.state[i] > 5, (i) => rows.site[i]);
+      all = heaviest(rows, (i) => rows.state[i] > 5 && rows.state[i] < 9, (i) => rows.site[i]);
     }
     if (all.length === 0) return null;
     const total = all.reduce((n, x) => n + x[1], 0);

@@ -1,7 +1,7 @@
 // The timeline: what each thread did over time, arrows from who let go to who waited, charts above.
 
 import type { App, View } from "./app.js";
-import { ink, looks, locked, ofFrame, off, running, signaled } from "./colours.js";
+import { ink, looks, locked, ofFrame, off, ready, running, signaled } from "./colours.js";
 import { Canvas, ellipsis, h } from "./dom.js";
 import { bytes, duration, moment, short, steps } from "./format.js";
 import { hatch, index, stripHeight, Strips } from "./lanes.js";
@@ -52,7 +52,7 @@ export class Timeline implements View {
     const legend = h(
       "div",
       { class: "legend", "aria-label": "What the colours mean" },
-      ...[1, 2, 3, 4, 5, 6, 8, 7].map((s) =>
+      ...[1, 9, 2, 3, 4, 5, 6, 8, 7].map((s) =>
         h("span", { title: looks[s].name }, h("i", { css: { background: looks[s].fill } }), looks[s].brief),
       ),
       h("span", { title: "no interval and no sample tells" }, h("i", { class: "hatch" }), "unknown"),
@@ -733,7 +733,7 @@ export class Timeline implements View {
     if (!r || !this.rows) return;
     const rows = this.rows;
     const list: number[] = [];
-    for (let i = r[0]; i < r[1]; i++) if (rows.state[i] > off && rows.count[i] === 1) list.push(i);
+    for (let i = r[0]; i < r[1]; i++) if (rows.state[i] > off && rows.state[i] !== ready && rows.count[i] === 1) list.push(i);
     if (list.length === 0) return;
     const now = this.selected?.thread === thread ? list.findIndex((i) => rows.start[i] === this.selected!.start) : -1;
     const i = list[(now + by + list.length) % list.length];

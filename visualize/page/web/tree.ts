@@ -1,5 +1,6 @@
 // The tree behind a flame graph: functions by path, with what they weigh.
 
+import { ready } from "./colours.js";
 import type { Places, Rows } from "./store.js";
 import { stateAllocated } from "./store.js";
 
@@ -31,8 +32,8 @@ export function weight(rows: Rows, i: number, v: Value): number {
   const s = rows.state[i];
   switch (v) {
     case "cpu": return s === 1 ? rows.value[i] : 0;
-    case "wall": return s !== 2 && s !== stateAllocated ? rows.value[i] : 0;
-    case "blocked": return s > 2 && s !== stateAllocated ? rows.value[i] : 0;
+    case "wall": return s !== 2 && s !== ready && s !== stateAllocated ? rows.value[i] : 0;
+    case "blocked": return s > 2 && s !== ready && s !== stateAllocated ? rows.value[i] : 0;
     case "lock": return s === 3 ? rows.value[i] : 0;
     case "alloc": return s === stateAllocated ? rows.value[i] : 0;
     case "objects": return s === stateAllocated ? rows.count[i] : 0;
