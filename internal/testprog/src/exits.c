@@ -5,8 +5,11 @@
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
 
+static int begun;
+
 static void *busy(void *arg) {
   int how = (int)(intptr_t)arg;
+  __atomic_add_fetch(&begun, 1, __ATOMIC_RELAXED);
   for (;;) {
     if (how == 0)
       burn_ns(1000000);
@@ -27,7 +30,8 @@ static void start_busy(void) {
     pthread_t t;
     CHECK_RC(pthread_create(&t, NULL, busy, (void *)(i % 4)), 0);
   }
-  usleep(5000);
+  while (__atomic_load_n(&begun, __ATOMIC_RELAXED) < 8)
+    usleep(1000);
 }
 
 static void *leave(void *arg) {
