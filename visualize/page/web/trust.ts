@@ -35,7 +35,7 @@ export class Trust implements View {
           st.SubbufsLost > 0 && `${count(st.SubbufsLost)} buffers were given up.`,
           st.ThreadsUnslotted > 0 && `${count(st.ThreadsUnslotted)} threads did not fit.`, `${count(st.Events)} events kept.`),
         card(d.cut + d.guessed + d.omitted > d.stacks / 20, `${count(d.stacks)} stacks`, `${percent(d.cut, d.stacks)} cut at the root, ${percent(d.guessed, d.stacks)} with a guessed frame, ${percent(d.omitted, d.stacks)} shortened, ${percent(d.noStack, d.stacks)} missing.`),
-        card(false, `${count(d.samples)} CPU samples`, `${a.freq} for each second of CPU time.`, d.lateNs > 0 && `${duration(d.lateNs)} of CPU time was sampled late, at the next call.`,
+        card(false, `${count(d.samples)} CPU samples`, `${a.freq} for each second of CPU time.`, d.lateNs > 0 && `${duration(d.lateNs)} of CPU time was sampled late, at the next call, and stands there; report and pprof place it by other samples of the same work.`,
           d.unplaced > 0 && `${duration(d.unplaced)} of CPU time was used within recorded waits and calls: it is in no flame graph here.`,
           st.Ticks > 0 && `${percent(st.TicksMissed, st.Ticks + st.TicksMissed)} of the sampler’s ticks were missed.`, st.SignalsSent > 0 && `${count(st.SignalsSent)} signals sent, ${count(st.SignalsFailed)} failed, ${count(st.SignalsStuck)} never answered.`),
         card(false, overhead ? `Recording cost ${overhead} of the program’s CPU time` : "What recording cost", `collector ${duration(st.CollectorCPU)}, sampler ${duration(st.SamplerCPU)}, program ${duration(st.TargetCPU)}.`, "The two run beside the program."),
