@@ -256,6 +256,7 @@ static int hb_proc_claim(uint32_t parent_uid, uint32_t host_pid, uint32_t flags)
     p->start_ns = hb_now_ns();
     hb_store_relaxed(&p->flags, flags);
     hb_store_relaxed(&p->disabled, (uint32_t)HB_OFF_NO);
+    hb_store_relaxed(&p->gate, (uint32_t)HB_GATE_OPEN);
     hb_store_relaxed(&p->modules_gen, 0u);
     hb_store_relaxed(&p->modules_lost, 0u);
     hb_store_relaxed(&p->lost, (uint64_t)0);

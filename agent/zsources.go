@@ -43,10 +43,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "656e4470720cf89ce459c9f33102304372a462d192aaef5bcb1ce55f71cf3cde"
+const sourcesSHA256 = "9c3bf7477eca8fb9b1f04840ec4344e1df94d4dcd16f4ee38e4ed76004d3484a"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "2ee641e2ad54de9eea6b1e4de8827897e040063541635f0a292ef89a335fa180",
+	"agent/hbagent_linux_amd64.so": "0efb33bc11e9d1d09b6b56647164d8d1eb237e51035177a43c5ac3d7d6dda8ec",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -36,6 +36,7 @@ type Options struct {
 
 	Freq        int    // periodic samples per second of each thread's CPU time; 499
 	Features    uint32 // segment.Feature…; all
+	Sampling    int    // number of the sampling signal: SIGURG, or a real-time one
 	Unwind      Unwind // how stacks are walked; UnwindAuto
 	AllocPeriod uint64 // mean bytes between sampled allocations; 512 KiB; 1 = every one
 	// What is shorter leaves only counters. Negative: nothing is too short.
@@ -207,7 +208,7 @@ func open(o *Options) (s *session, err error) {
 		Rings: rings, RingBytes: o.RingBytes / rings, Features: o.Features, TickNs: o.tickNs(), AllocPeriod: o.AllocPeriod,
 		CPUPeriodNs:     1e9 / uint64(o.Freq),
 		CallThresholdNs: uint64(o.CallThreshold), LockThresholdNs: uint64(o.LockThreshold), ReleaseDebtNs: uint64(o.ReleaseDebt),
-		CyclesMult: segment.Calibrate(),
+		CyclesMult: segment.Calibrate(), Signal: o.Sampling,
 	})
 	if err != nil {
 		return s, err

@@ -86,6 +86,30 @@ static char *const *hb_exec_environ(struct hb_exec *x, char *const *env) {
   return out;
 }
 
+#define HB_GATE_SPINS 100000000 /* about 0.1 s: a sampler that takes longer to send one signal is dead */
+
+/* With a real-time sampling signal, whose default action is to kill: nobody sends one from here on, and what is in flight for
+ * this thread is taken. What is pending on others dies with them. Returns whether there is something to undo. hook
+ * path; a vfork child passes by, nobody signals it */
+static int hb_exec_gate(struct hb_block *b) {
+  struct hb_tls *t = hb_self();
+  if (hb.signal < 32 || !hb_load_relaxed(&hb.on) || !hb_load_relaxed(&hb.wiped->alive) || !t->slot ||
+      (uint32_t)hb_sys1(HB_SYS_gettid, 0) != t->slot->tid)
+    return 0;
+  for (uint32_t i = 0; i < HB_GATE_SPINS; i++) {
+    uint32_t open = HB_GATE_OPEN;
+    if (hb_cas_seq(&hb.slot->gate, &open, (uint32_t)HB_GATE_EXEC) || open == HB_GATE_EXEC) break;
+  }
+  hb_block_enter(t, t->slot, b, HB_FRAME);
+  return 1;
+}
+
+static void hb_exec_ungate(struct hb_block *b) {
+  struct hb_tls *t = hb_self();
+  hb_block_leave(t, t->slot, b);
+  hb_store_release(&hb.slot->gate, (uint32_t)HB_GATE_OPEN);
+}
+
 /* After an exec that failed. hook path */
 static int hb_exec_failed(struct hb_exec *x, int r) {
   if (x->pages) hb_sys2(HB_SYS_munmap, x->pages, x->bytes);
@@ -101,7 +125,11 @@ HB_EXPORT int execve(const char *path, hb_strings argv, hb_strings env) {
   fn real = HB_REAL(fn, execve);
   struct hb_exec x;
   if (!real) return (int)hb_fail(HB_ENOSYS);
-  return hb_exec_failed(&x, real(path, argv, hb_exec_environ(&x, env)));
+  struct hb_block b;
+  int gated = hb_exec_gate(&b);
+  int r = hb_exec_failed(&x, real(path, argv, hb_exec_environ(&x, env)));
+  if (gated) hb_exec_ungate(&b);
+  return r;
 }
 
 HB_EXPORT int execv(const char *path, hb_strings argv) { return execve(path, argv, hb_own_environ()); }
@@ -111,7 +139,11 @@ HB_EXPORT int execvpe(const char *file, hb_strings argv, hb_strings env) {
   fn real = HB_REAL(fn, execvpe);
   struct hb_exec x;
   if (!real) return (int)hb_fail(HB_ENOSYS);
-  return hb_exec_failed(&x, real(file, argv, hb_exec_environ(&x, env)));
+  struct hb_block b;
+  int gated = hb_exec_gate(&b);
+  int r = hb_exec_failed(&x, real(file, argv, hb_exec_environ(&x, env)));
+  if (gated) hb_exec_ungate(&b);
+  return r;
 }
 
 HB_EXPORT int execvp(const char *file, hb_strings argv) { return execvpe(file, argv, hb_own_environ()); }
@@ -121,7 +153,11 @@ HB_EXPORT int fexecve(int fd, hb_strings argv, hb_strings env) {
   fn real = HB_REAL(fn, fexecve);
   struct hb_exec x;
   if (!real) return (int)hb_fail(HB_ENOSYS);
-  return hb_exec_failed(&x, real(fd, argv, hb_exec_environ(&x, env)));
+  struct hb_block b;
+  int gated = hb_exec_gate(&b);
+  int r = hb_exec_failed(&x, real(fd, argv, hb_exec_environ(&x, env)));
+  if (gated) hb_exec_ungate(&b);
+  return r;
 }
 
 HB_EXPORT int execveat(int dir, const char *path, hb_strings argv, hb_strings env, int flags) {
@@ -129,7 +165,11 @@ HB_EXPORT int execveat(int dir, const char *path, hb_strings argv, hb_strings en
   fn real = HB_REAL(fn, execveat);
   struct hb_exec x;
   if (!real) return (int)hb_fail(HB_ENOSYS);
-  return hb_exec_failed(&x, real(dir, path, argv, hb_exec_environ(&x, env), flags));
+  struct hb_block b;
+  int gated = hb_exec_gate(&b);
+  int r = hb_exec_failed(&x, real(dir, path, argv, hb_exec_environ(&x, env), flags));
+  if (gated) hb_exec_ungate(&b);
+  return r;
 }
 
 /* The variadic forms collect their arguments as libc does, on the stack. */

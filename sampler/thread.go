@@ -221,10 +221,17 @@ func (l *loop) runnable(t *thread, p *proc) bool {
 	return true
 }
 
-// ask sends the signal. The order is the handshake's: ask and asked_ns before the CAS, which the thread's
+// ask sends the signal. The order is the handshake's: ask before the CAS, which the thread's
 // handler and proxies pair with; the signal after it, so that it never reaches a thread in a slow call.
 func (l *loop) ask(i int, proc uint32, t *thread, s *segment.Thread, p *proc, kind uint32) bool {
 	now := clockNs()
+	if l.info.signo >= 32 { // it kills a program that has just been exec'ed: not while one is
+		gate := &l.seg.Proc(int(proc)).Gate
+		if !gate.CompareAndSwap(segment.GateOpen, segment.GateSending) {
+			return false
+		}
+		defer gate.CompareAndSwap(segment.GateSending, segment.GateOpen)
+	}
 	s.Ask.Store(kind)
 	if !s.State.CompareAndSwap(segment.StateRunning, segment.StateSignalled) {
 		return false // it went into a call

@@ -28,8 +28,8 @@
 #define HB_ABI_VERSION 1u
 
 #define HB_NAME_BYTES 16 /* TASK_COMM_LEN */
-#define HB_MAX_FRAMES 384 /* frames kept of one stack; deeper ones keep both ends */
-#define HB_ROOT_FRAMES 127 /* of these, how many at the root end when a stack is cut in the middle */
+#define HB_MAX_FRAMES 252 /* frames kept of one stack; deeper ones keep both ends. A thread's memory is 32 KiB by it */
+#define HB_ROOT_FRAMES 91 /* of these, how many at the root end when a stack is cut in the middle */
 #define HB_MAX_RECORD 4096 /* bytes of the largest record, a multiple of 8 */
 
 /* ---- header.features: what the session records (immutable) ---- */
@@ -98,6 +98,10 @@ enum { HB_PROC_FREE, HB_PROC_CLAIMING, HB_PROC_LIVE, HB_PROC_EXITED };
 #define HB_PROCF_ALLOC_FOREIGN 16u  /* malloc resolved outside libc (jemalloc, tcmalloc, …) */
 #define HB_PROCF_NO_RSEQ 32u
 
+/* hb_proc.gate. A real-time signal kills a program that has just been exec'ed, since nobody handles it there: sampler and
+ * agent exclude each other. The sampler's SENDING lasts a few microseconds. */
+enum { HB_GATE_OPEN, HB_GATE_SENDING /* sampler, CAS from OPEN, stores OPEN */, HB_GATE_EXEC /* agent, CAS from OPEN */ };
+
 /* hb_proc.disabled: why the agent stopped recording in this process; 0 = it records */
 enum {
   HB_OFF_NO,
@@ -129,7 +133,9 @@ struct hb_proc {
   _Atomic uint64_t alloc_table_full; /* sampled allocations whose free cannot be seen */
   _Atomic uint64_t hooks_unresolved; /* wrapped functions with nothing behind them */
   _Atomic uint64_t boot_allocs;     /* allocations served before malloc was resolved */
-  uint64_t reserved1[5];
+  _Atomic uint32_t gate;            /* HB_GATE_*: real-time signals only (hooks/exec.h) */
+  uint32_t pad0;
+  uint64_t reserved1[4];
   _Alignas(64) uint8_t exe[128];    /* path as readlink(/proc/self/exe) gave it, NUL-terminated, may be cut */
 };
 

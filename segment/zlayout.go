@@ -9,14 +9,14 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "0de4027da2df6a0ea589c9e0371a9136200be455111ec4d05e95b654865d5a75"
+const layoutSHA256 = "7aa02963c43e059db0fd3a54739f0a00135183eed35a4f0c57211a0970e02553"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
 	ABIVersion             = 1                  // HB_ABI_VERSION
 	NameBytes              = 16                 // HB_NAME_BYTES
-	MaxFrames              = 384                // HB_MAX_FRAMES
-	RootFrames             = 127                // HB_ROOT_FRAMES
+	MaxFrames              = 252                // HB_MAX_FRAMES
+	RootFrames             = 91                 // HB_ROOT_FRAMES
 	MaxRecord              = 4096               // HB_MAX_RECORD
 	FeatureCPU             = 1                  // HB_FEATURE_CPU
 	FeatureAlloc           = 2                  // HB_FEATURE_ALLOC
@@ -50,6 +50,9 @@ const (
 	ProcClaiming           = 1                  // HB_PROC_CLAIMING
 	ProcLive               = 2                  // HB_PROC_LIVE
 	ProcExited             = 3                  // HB_PROC_EXITED
+	GateOpen               = 0                  // HB_GATE_OPEN
+	GateSending            = 1                  // HB_GATE_SENDING
+	GateExec               = 2                  // HB_GATE_EXEC
 	OffNo                  = 0                  // HB_OFF_NO
 	OffCollectorSilent     = 1                  // HB_OFF_COLLECTOR_SILENT
 	OffNoMemory            = 2                  // HB_OFF_NO_MEMORY
@@ -157,7 +160,9 @@ type Proc struct {
 	AllocTableFull  atomic.Uint64
 	HooksUnresolved atomic.Uint64
 	BootAllocs      atomic.Uint64
-	Reserved1       [5]atomic.Uint64
+	Gate            atomic.Uint32
+	Pad0            atomic.Uint32
+	Reserved1       [4]atomic.Uint64
 	_               [48]byte
 	Exe             [128]uint8
 }
@@ -872,8 +877,12 @@ var (
 	_ = [unsafe.Sizeof(Proc{}.HooksUnresolved) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Proc{}.BootAllocs) - 96]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}.BootAllocs) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Proc{}.Reserved1) - 104]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Proc{}.Reserved1) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Proc{}.Gate) - 104]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Proc{}.Gate) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Proc{}.Pad0) - 108]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Proc{}.Pad0) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Proc{}.Reserved1) - 112]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Proc{}.Reserved1) - 32]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Proc{}.Exe) - 192]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}.Exe) - 128]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}) - 320]struct{}{} == [0]struct{}{}

@@ -10,13 +10,14 @@
 
 static struct hb_tables hb_tables; /* the session's region, mapped at attach; base NULL: there is none */
 
-/* A recorded thread's: its last stack, scratch space for a walk, the unwind rules that it met last. 57 KiB of address
- * space; what is touched depends on how deep stacks are: at 30 frames 8 KiB of rules and a page of each array. */
+/* A recorded thread's: its last stack, scratch space for a walk, the unwind rules that it met last. What is touched depends
+ * on how deep stacks are: at 30 frames 8 KiB of rules and a page of each array. */
 struct hb_local {
   struct hb_memory last;
   struct hb_taken scratch;
   struct hb_rules rules;
 };
+_Static_assert(sizeof(struct hb_local) <= 32 << 10, "the agent's memory per sampled thread");
 _Static_assert(sizeof(struct hb_frame) == sizeof(struct hb_kept), "scratch serves walks with and without memory");
 
 /* A stack as it was taken: v.n frames in scratch, leaf first, standing on v.joined frames of the last one. */

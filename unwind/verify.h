@@ -45,6 +45,7 @@ _Static_assert(offsetof(struct hb_kept, pc) == offsetof(struct hb_frame, pc) &&
                    offsetof(struct hb_kept, at) == offsetof(struct hb_frame, at),
                "reads like a frame");
 #define HB_NOT_PLAIN 3u
+#define HB_MAX_READS HB_MAX_FRAMES /* few frames read a word beside the return address; where they run out, nothing is proved */
 
 struct hb_read { /* a word of the stack that a step went by, and what it held */
   uint64_t at, value;
@@ -53,7 +54,7 @@ struct hb_read { /* a word of the stack that a step went by, and what it held */
 /* Scratch space of a walk. */
 struct hb_taken {
   struct hb_kept f[HB_MAX_FRAMES]; /* leaf first */
-  struct hb_read read[2 * HB_MAX_FRAMES];
+  struct hb_read read[HB_MAX_READS + 2];
 };
 
 /* A thread's last stack. */
@@ -66,7 +67,7 @@ struct hb_memory {
   uint64_t hi;         /* end of the root's stack */
   struct hb_read end;  /* the word that ended the walk; at == &value: none did */
   struct hb_kept f[HB_MAX_FRAMES]; /* root first */
-  struct hb_read read[2 * HB_MAX_FRAMES]; /* by frame, root first */
+  struct hb_read read[HB_MAX_READS]; /* by frame, root first */
 };
 
 struct hb_verified {
@@ -120,7 +121,7 @@ static void hb_walk_verify(const struct hb_unwind *u, struct hb_cursor *c, const
   uint64_t generation = u->modules ? u->modules->generation : 0;
   /* what can still be joined: frames [0, reach) */
   uint32_t reach = m->generation == generation && m->solid <= m->depth ? m->solid : 0, n = 0;
-  struct hb_read *read = scratch->read;
+  struct hb_read *read = scratch->read, *const full = read + HB_MAX_READS;
   uintptr_t pc = c->pc, sp = c->sp, bp = c->bp, hi = c->hi, at = c->at, slot;
   uint32_t exact = c->exact, how = c->how;
   v->joined = 0;
@@ -148,9 +149,11 @@ static void hb_walk_verify(const struct hb_unwind *u, struct hb_cursor *c, const
       if (HB_LIKELY(!exact && hb_step_fast(u, rules, &pc, &sp, &bp, hi, &slot))) {
         how = HB_PC_TABLE;
         at = sp - 8;
-        if (slot && !reads) {
+        if (slot && !reads && HB_LIKELY(read < full)) {
           *read++ = (struct hb_read){slot, bp};
           reads = 1;
+        } else if (slot && !reads) {
+          reads = HB_NOT_PLAIN;
         }
       } else {
         c->pc = pc, c->sp = sp, c->bp = bp, c->exact = exact;
@@ -164,6 +167,7 @@ static void hb_walk_verify(const struct hb_unwind *u, struct hb_cursor *c, const
         end = HB_WALK_LIMIT;
         if (!c->plain) reads = HB_NOT_PLAIN;
         pc = c->pc, sp = c->sp, bp = c->bp, hi = c->hi, exact = c->exact, how = c->how, at = c->at;
+        if (HB_UNLIKELY(read >= full) && (c->bp_slot || c->extra)) reads = HB_NOT_PLAIN;
         if (!reads && c->bp_slot) read[reads++] = (struct hb_read){c->bp_slot, bp};
         if (reads != HB_NOT_PLAIN && c->extra) read[reads++] = (struct hb_read){c->extra, *(const uint64_t *)c->extra};
         if (reads != HB_NOT_PLAIN) read += reads;
@@ -218,6 +222,7 @@ static void hb_memory_keep(struct hb_memory *m, const struct hb_unwind *u, const
     if (c->end_at) m->end = (struct hb_read){c->end_at, *(const uint64_t *)c->end_at}; /* the walk read it there */
   }
   const struct hb_read *read = scratch->read + v->reads;
+  int fits = 1; /* there was room for every word so far */
   for (uint32_t i = base; i < depth; i++) {
     const struct hb_kept *s = &scratch->f[depth - 1 - i];
     struct hb_kept *f = &m->f[i];
@@ -226,8 +231,10 @@ static void hb_memory_keep(struct hb_memory *m, const struct hb_unwind *u, const
     if (s->reads != HB_NOT_PLAIN) {
       /* the step that ended the walk must be one that proves something, too */
       int ended = i || v->end == HB_WALK_OUTERMOST || v->end == HB_WALK_STOP;
-      if (solid == i && ended) solid = i + 1;
-      for (uint64_t k = s->reads; k; k--) m->read[reads++] = *--read;
+      read -= s->reads;
+      if (HB_UNLIKELY(reads + s->reads > HB_MAX_READS)) fits = 0;
+      if (solid == i && ended && fits) solid = i + 1;
+      for (uint64_t k = s->reads; k && fits; k--) m->read[reads++] = read[k - 1];
     }
     f->pc = s->pc;
     f->at = s->at;

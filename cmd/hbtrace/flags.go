@@ -151,3 +151,37 @@ func (k *kernelFlag) Set(s string) error {
 	k.mode = collector.Kernel(i)
 	return nil
 }
+
+// signalFlag takes the sampling signal: urg, or rtmin+N with glibc's SIGRTMIN, which leaves two to threads.
+type signalFlag struct{ number int }
+
+const (
+	sigRTMin = 34
+	sigRTMax = 64
+)
+
+func (*signalFlag) Type() string { return "signal" }
+
+func (s *signalFlag) String() string {
+	if s.number >= sigRTMin {
+		return "rtmin+" + strconv.Itoa(s.number-sigRTMin)
+	}
+	return "urg"
+}
+
+func (s *signalFlag) Set(v string) error {
+	name := strings.TrimPrefix(strings.ToLower(v), "sig")
+	if name == "urg" {
+		s.number = 0
+		return nil
+	}
+	n, err := strconv.Atoi(strings.TrimPrefix(strings.TrimPrefix(name, "rtmin"), "+"))
+	if name == "rtmin" {
+		n, err = 0, nil
+	}
+	if !strings.HasPrefix(name, "rtmin") || err != nil || n < 0 || n > sigRTMax-sigRTMin {
+		return fmt.Errorf("use urg, or rtmin+0 to rtmin+%d", sigRTMax-sigRTMin)
+	}
+	s.number = sigRTMin + n
+	return nil
+}

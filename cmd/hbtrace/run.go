@@ -36,6 +36,7 @@ const (
 type runFlags struct {
 	prefix         string
 	freq           int
+	signal         signalFlag
 	duration       durationFlag
 	events         eventsFlag
 	unwind         unwindFlag
@@ -85,6 +86,7 @@ recording or the program cannot be started.`,
 	flags.Var(&f.threshold, "threshold", "waits and calls shorter than this are only counted (20us, 1ms; 0 records all; default 10us for locks, 100us for calls)")
 	flags.VarP(&f.buffer, "buffer", "m", "memory between the program and the recorder, a power of two; more loses less")
 	flags.Var(&f.kernel, "kernel", "the kernel's own scheduling events: auto (where permitted), on, off")
+	flags.Var(&f.signal, "signal", "the sampling signal: urg, or rtmin+0 to rtmin+30 where the program needs SIGURG (less safe: docs/design/sampling.md)")
 	flags.BoolVar(&f.follow, "follow", false, "record processes that outlive the program to their end")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print more about the recording itself")
@@ -97,7 +99,7 @@ func (f *runFlags) options(command []string) (collector.Options, error) {
 		Command: command, Freq: f.freq, AllocPeriod: f.allocPeriod.value, Duration: f.duration.value, Follow: f.follow,
 		RingBytes: int(f.buffer.value), BufferBytes: max(leastHistory, 2*int(f.buffer.value)), Version: version(),
 	}
-	o.Kernel = f.kernel.mode
+	o.Kernel, o.Sampling = f.kernel.mode, f.signal.number
 	if f.unwind == "fp" {
 		o.Unwind = collector.UnwindFP
 	}

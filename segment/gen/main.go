@@ -175,7 +175,7 @@ var prefixes = []struct{ c, goName string }{
 	{"HB_REC_TYPES", "RecTypes"},
 	{"HB_RECF_", "RecFlag"}, {"HB_REC_", "RecType"}, {"HB_PROCF_", "ProcFlag"}, {"HB_THREADF_", "ThreadFlag"},
 	{"HB_RUNNING", "StateRunning"}, {"HB_SIGNALLED", "StateSignalled"}, {"HB_BLOCKED", "StateBlocked"}, {"HB_EXITED", "StateExited"},
-	{"HB_MASKED", "StateMasked"},
+	{"HB_MASKED", "StateMasked"}, {"HB_GATE_", "Gate"},
 	{"HB_", ""},
 }
 
