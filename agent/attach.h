@@ -201,7 +201,7 @@ static uint32_t hb_map(const struct hb_hello *hello, int fd) {
   hb.cookie = h->cookie & ~0xffu;
   hb.tick_ns = h->tick_ns;
   hb.alloc_period = h->alloc_period;
-  hb.lock_threshold_ns = h->lock_threshold_ns;
+  hb.lock_threshold_ns = h->lock_threshold_ns < UINT32_MAX ? h->lock_threshold_ns : UINT32_MAX;
   hb.release_debt_ns = h->release_debt_ns ? h->release_debt_ns : 1;
   hb_cycles_mult = HB_HAVE_CYCLES ? h->cycles_mult : 0;
   hb.stamps_mult = hb_cycles_mult ? (uint64_t)(4294967296.0 / (double)hb_cycles_mult * 1048576.0) : 1u << 20;

@@ -10,6 +10,7 @@
 static int hb_thread_ready(struct hb_tls *t);
 static uint64_t hb_alloc_gap(struct hb_tls *t);
 #define HB_ALLOC_BURST 64      /* samples that a thread may take at once; a burst keeps its precision */
+#define HB_WAIT_BURST 64       /* waits and releases that a thread may record at once */
 static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame,
                            uint32_t rec_flags);
 
@@ -248,7 +249,7 @@ static void hb_emit_unwound(struct hb_tls *t, struct hb_thread *s) {
 }
 
 /* Something was let go while somebody waited. time_ns is that of the baton, so that the waiter's record and this
- * one can be joined exactly. hook path */
+ * one can be joined exactly. Without a stack when debt_ns is 0: one that caused little delay. hook path */
 static HB_NOINLINE void hb_emit_release(struct hb_tls *t, uint32_t hook, uint64_t object, uint64_t time_ns,
                                         uint64_t debt_ns, uint32_t woken, const void *frame) {
   if (!hb_thread_ready(t) || !hb_load_relaxed(&hb.header->recording)) return;
@@ -262,8 +263,14 @@ static HB_NOINLINE void hb_emit_release(struct hb_tls *t, uint32_t hook, uint64_
   r.acquired_ns = 0;
   r.woken = woken;
   r.reserved = 0;
-  hb_stack_hook(t, frame, &x);
-  hb_put_stack(t, &r.rec, sizeof r, &r.stack, &x);
+  if (debt_ns) {
+    hb_stack_hook(t, frame, &x);
+    hb_put_stack(t, &r.rec, sizeof r, &r.stack, &x);
+  } else {
+    memset(&r.stack, 0, sizeof r.stack);
+    r.stack.flags = HB_STACK_NONE;
+    hb_put(t, &r.rec, sizeof r, NULL, 0);
+  }
   hb_end(t);
   if (HB_UNLIKELY(t->deferred)) hb_deferred(t, frame);
 }

@@ -49,6 +49,10 @@ struct hb_tls {
   uint64_t cpu_stratum; /* where the stratum behind the next point's begins */
   uint64_t left_pc;     /* return address of the proxied call that was left last: where this run of work began */
   uintptr_t busy_sp;    /* where the agent's own section was entered */
+  uint32_t wait_threshold_ns; /* in force for this thread: waits shorter than this are only counted */
+  uint32_t wait_tick;   /* of its last recorded wait or release, low half */
+  uint32_t wait_credit; /* waits and releases that may be recorded before their thresholds grow */
+  uint32_t debt_shift;  /* releases are recorded from release_debt_ns << debt_shift on */
   uint32_t alloc_credit; /* allocation samples that may be taken before the period grows */
   uint32_t uid;
   uint32_t epoch;       /* of the process that this state was made in: a fork child's is newer */

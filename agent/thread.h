@@ -142,6 +142,9 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   t->alloc_period = hb.alloc_period;
   t->alloc_tick = 0;
   t->alloc_credit = HB_ALLOC_BURST;
+  t->wait_threshold_ns = (uint32_t)hb.lock_threshold_ns;
+  t->wait_credit = HB_WAIT_BURST;
+  t->debt_shift = 0;
   t->alloc_left = t->alloc_given = hb_alloc_gap(t);
   uint64_t cpu = hb_thread_cpu_ns();
   hb_points_begin(t, cpu);

@@ -43,10 +43,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "9c3bf7477eca8fb9b1f04840ec4344e1df94d4dcd16f4ee38e4ed76004d3484a"
+const sourcesSHA256 = "a09a1b79d09d565ae1f2a2cef031a52bc61842efc90fab1bedf2d80a8036922c"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "0efb33bc11e9d1d09b6b56647164d8d1eb237e51035177a43c5ac3d7d6dda8ec",
+	"agent/hbagent_linux_amd64.so": "42ffb90fa7fd46bc31aac96c608ac101da47a0927180dce57e6620ef890f07ac",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

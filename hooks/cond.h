@@ -37,18 +37,14 @@ HB_EXPORT HB_NOINLINE int pthread_cond_clockwait(void *c, void *m, int clock, co
   HB_COND_WAIT(pthread_cond_clockwait, c, m, ((fn)hb_real.pthread_cond_clockwait)(c, m, clock, until));
 }
 
-/* Waking somebody who waits is never gated: the record carries the waker's stack, written after the call so that
- * nobody waits for it. hook path */
+/* Waking somebody who waits is never gated, since joins of waits and wake-ups need every one; the record carries the
+ * waker's stack when the delay that it ended is worth one. Written after the call, so that nobody waits for it. hook path */
 static HB_NOINLINE int hb_wake_long(hb_lock_fn real, uint32_t hook, void *object) {
   struct hb_tls *t = hb_self();
   uint32_t waiting = hb_waiters((uint64_t)object);
-  uint64_t now = 0;
-  if (hb_thread_ready(t)) {
-    now = hb_now_ns();
-    hb_baton_leave(&hb.wiped->locks[hb_bucket((uint64_t)object)], (uint64_t)object, now, t->uid);
-  }
+  uint64_t now = 0, debt = hb_release_begin(t, (uint64_t)object, &now);
   int r = real(object);
-  if (now && hb.features & HB_FEATURE_LOCK) hb_emit_release(t, hook, (uint64_t)object, now, 0, waiting, HB_FRAME);
+  if (now && hb.features & HB_FEATURE_LOCK) hb_emit_release(t, hook, (uint64_t)object, now, debt, waiting, HB_FRAME);
   return r;
 }
 
@@ -130,7 +126,7 @@ static void hb_join_release(struct hb_tls *t) {
   if (hb_waiters(self) == 0 || !hb_thread_ready(t)) return;
   uint64_t now = hb_now_ns();
   hb_baton_leave(&hb.wiped->locks[hb_bucket(self)], self, now, t->uid);
-  hb_emit_release(t, HB_HOOK_pthread_exit, self, now, 0, 1, HB_FRAME);
+  hb_emit_release(t, HB_HOOK_pthread_exit, self, now, 1, 1, HB_FRAME); /* a debt of 1: with its stack */
   hb_compiler_barrier(); /* no tail call: the frame must still be there */
 }
 
@@ -155,14 +151,10 @@ static HB_NOINLINE long hb_futex_wait(long n, long a, long b, long c, long d, lo
 
 static HB_NOINLINE long hb_futex_wake(long n, long a, long b, long c, long d, long e, long f) {
   struct hb_tls *t = hb_self();
-  uint64_t now = 0;
-  if (hb_waiters((uint64_t)a) && hb_thread_ready(t)) {
-    now = hb_now_ns();
-    hb_baton_leave(&hb.wiped->locks[hb_bucket((uint64_t)a)], (uint64_t)a, now, t->uid);
-  }
+  uint64_t now = 0, debt = hb_waiters((uint64_t)a) ? hb_release_begin(t, (uint64_t)a, &now) : 0;
   long r = ((hb_syscall_fn)hb_real.syscall)(n, a, b, c, d, e, f);
   if (r > 0 && now && hb.features & HB_FEATURE_LOCK)
-    hb_emit_release(t, HB_HOOK_futex_wake, (uint64_t)a, now, 0, (uint32_t)r, HB_FRAME);
+    hb_emit_release(t, HB_HOOK_futex_wake, (uint64_t)a, now, debt, (uint32_t)r, HB_FRAME);
   return r;
 }
 

@@ -8,7 +8,12 @@
  *
  * Releases are recorded by the delay that they caused: `debt` adds up the time that others have waited since
  * the last recorded release, and a record with the releaser's stack is written when it passes release_debt_ns. So a
- * lock held long is never missed and a million cheap hand-overs cost next to nothing. */
+ * lock held long is never missed and a million cheap hand-overs cost next to nothing.
+ *
+ * A thread that waits tens of thousands of times a second earns its records: HB_WAIT_BURST at once and
+ * HB_WAIT_PER_TICK for each tick. When they are spent its threshold doubles, up to HB_WAIT_ALWAYS_NS, from which on every
+ * wait is recorded; what is left out is in the exact counters (waits, wait_ns). Releases, which are weighted by
+ * delay, become rarer without such an end. */
 #ifndef HB_WAIT_H
 #define HB_WAIT_H
 
@@ -76,6 +81,31 @@ static uint32_t hb_baton_take(uint64_t object, uint64_t since_ns, uint64_t *rele
   return (uint32_t)who;
 }
 
+#define HB_WAIT_PER_TICK 2
+#define HB_WAIT_ALWAYS_NS 50000
+
+/* A wait or a release is about to be recorded: adapt the thresholds. hook path */
+static HB_NOINLINE void hb_wait_adapt(struct hb_tls *t) {
+  uint32_t tick = (uint32_t)hb_load_relaxed(&hb.header->tick), gone = tick - t->wait_tick;
+  uint64_t credit = t->wait_credit + (uint64_t)(gone < HB_WAIT_BURST ? gone : HB_WAIT_BURST) * HB_WAIT_PER_TICK;
+  uint64_t least = hb.lock_threshold_ns, most = least > HB_WAIT_ALWAYS_NS || !least ? least : HB_WAIT_ALWAYS_NS;
+  t->wait_tick = tick;
+  if (credit > HB_WAIT_BURST) credit = HB_WAIT_BURST;
+  if (credit) credit--;
+  if (credit == 0) {
+    uint64_t twice = 2ull * t->wait_threshold_ns;
+    t->wait_threshold_ns = (uint32_t)(twice < most ? twice : most);
+    if (t->debt_shift < 10 && hb.release_debt_ns > 1) t->debt_shift++;
+    credit = HB_WAIT_BURST / 4;
+  } else if (credit > HB_WAIT_BURST / 2 && (t->wait_threshold_ns > least || t->debt_shift)) {
+    uint64_t half = t->wait_threshold_ns / 2;
+    t->wait_threshold_ns = (uint32_t)(half > least ? half : least);
+    if (t->debt_shift) t->debt_shift--;
+    credit = HB_WAIT_BURST / 4;
+  }
+  t->wait_credit = (uint32_t)credit;
+}
+
 /* hook path; keeps errno. result: the call's value or -errno */
 static void hb_wait_end(struct hb_wait *w, uint32_t hook, uint64_t object, uint64_t object2, int64_t result,
                         uint32_t flags, const void *frame) {
@@ -91,7 +121,8 @@ static void hb_wait_end(struct hb_wait *w, uint32_t hook, uint64_t object, uint6
   t->waiting = w->outer_waiting;
   hb_store_relaxed(&s->waits, hb_load_relaxed(&s->waits) + 1);
   hb_store_relaxed(&s->wait_ns, hb_load_relaxed(&s->wait_ns) + ns);
-  if (ns < hb.lock_threshold_ns || !(hb.features & HB_FEATURE_LOCK)) return;
+  if (ns < t->wait_threshold_ns || !(hb.features & HB_FEATURE_LOCK)) return;
+  hb_wait_adapt(t);
   struct hb_interval i = {hook, flags, w->owner, 0, object, object2, 0, ns, result};
   if (!(flags & HB_RECF_TIMEDOUT)) i.releaser = hb_baton_take(object, w->start_ns, &i.release_ns);
   hb_emit_interval(t, &i, frame);
@@ -107,7 +138,7 @@ static void hb_baton_leave(struct hb_lock_bucket *b, uint64_t object, uint64_t n
   hb_store_release(&b->check, object ^ now ^ uid);
 }
 
-/* About to let go of a lock that somebody may wait for: leaves the baton. Returns the debt to record after the
+/* About to let go of something that somebody may wait for: leaves the baton. Returns the debt to record after the
  * release, 0 for none. hook path */
 static uint64_t hb_release_begin(struct hb_tls *t, uint64_t object, uint64_t *now_out) {
   if (!hb_thread_ready(t)) return 0;
@@ -118,8 +149,9 @@ static uint64_t hb_release_begin(struct hb_tls *t, uint64_t object, uint64_t *no
     uint64_t since = hb_load_relaxed(&b->since_ns), prev = hb_load_relaxed(&b->release_ns);
     if (hb_load_relaxed(&b->object) == object && prev > since) since = prev; /* earlier delay is paid for */
     debt = hb_load_relaxed(&b->debt_ns) + (now > since ? now - since : 0);
-    if (debt >= hb.release_debt_ns) {
+    if (debt >= hb.release_debt_ns << t->debt_shift) {
       hb_store_relaxed(&b->debt_ns, (uint64_t)0);
+      hb_wait_adapt(t);
     } else {
       hb_store_relaxed(&b->debt_ns, debt);
       debt = 0;

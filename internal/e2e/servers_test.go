@@ -23,7 +23,7 @@ func TestRedis(t *testing.T) {
 	bench := testprog.LookPath(t, "redis-benchmark", "redis-tools")
 	port := freePort(t)
 	s := start(t, testprog.Command{Args: []string{server, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--daemonize", "no", "--dir", t.TempDir(), "--io-threads", "2"}})
+		"--daemonize", "no", "--dir", t.TempDir()}})
 	waitPort(t, s, port)
 	out, err := exec.Command(bench, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-n", "30000", "-c", "20", "-q", "-t", "set,get,lpush,lrange_100").CombinedOutput()
 	if err != nil {

@@ -93,7 +93,7 @@ func (r *Running) Signal(s syscall.Signal) error { return r.cmd.Process.Signal(s
 func Start(t testing.TB, c Command) *Running {
 	t.Helper()
 	if c.Limit == 0 {
-		c.Limit = time.Minute
+		c.Limit = 5 * time.Minute
 	}
 	if c.Mark == "" {
 		c.Mark = NewMark()
