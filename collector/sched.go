@@ -31,7 +31,7 @@ func (s *session) openKernel() error {
 			s.remark(line)
 		}
 	case s.opt.Kernel == KernelOn:
-		return fmt.Errorf("the kernel's scheduling events: %w", err)
+		return fmt.Errorf("the kernel was to be asked, and cannot be: %w", err)
 	default:
 		s.remark("the kernel's scheduling events are not recorded (run-queue waits, wake-ups by timers and devices, tracks per CPU): " + err.Error())
 	}
