@@ -417,7 +417,7 @@ func hostile() *tracetest.Builder {
 	}
 	b := tracetest.New()
 	m := b.Meta()
-	m.Command, m.Host, m.Kernel, m.Version = []string{evil("command"), "</title>" + evil("argument")}, evil("host"), evil("kernel"), evil("version")
+	m.Command, m.Host, m.Kernel, m.Version = []string{"<img src=x onerror=window.pwned=1>", "</title>" + evil("argument")}, evil("host"), evil("kernel"), evil("version")
 	m.Hooks[60] = trace.HookInfo{Name: evil("hook"), Class: "CALL", Object: "FD"}
 	b.Stats().Notes = []string{evil("note")}
 	p := b.AddProcess(trace.Process{PID: 1, Exe: "/" + evil("exe"), Cmdline: []string{evil("cmdline")}, Doubt: trace.ProcDoubt{Disabled: evil("disabled")}})
