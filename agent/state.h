@@ -45,7 +45,6 @@ struct hb_tls {
   uint64_t enter_tick;  /* tick of the last sample taken at a parking call's entry */
   uint64_t cpu_bound;   /* hb_stamp() before which the next sampling point cannot have been reached (sampler/points.h) */
   uint64_t cpu_next;    /* thread CPU time of that point */
-  uint64_t cpu_passed;  /* of the last point that was passed */
   uint64_t cpu_stratum; /* where the stratum behind the next point's begins */
   uint64_t left_pc;     /* return address of the proxied call that was left last: where this run of work began */
   uintptr_t busy_sp;    /* where the agent's own section was entered */

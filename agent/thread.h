@@ -207,6 +207,7 @@ static HB_NOINLINE void hb_thread_leave(struct hb_tls *t, int process_too) {
     if (x == HB_BLOCKED) hb_store_release(&s->state, (uint32_t)HB_EXITED); /* leaving from inside a handler or a cancelled call */
     else hb_block_slow(t, s, 0, HB_EXITED, &b, HB_FRAME);
   }
+  hb_sample_point(t, 0, 0, HB_FRAME); /* work since its last call */
   if (hb_begin(t)) { /* nobody signals it any more: this is its last record */
     struct hb_rec_exit r;
     if (!t->announced) hb_announce(t);

@@ -43,10 +43,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "a09a1b79d09d565ae1f2a2cef031a52bc61842efc90fab1bedf2d80a8036922c"
+const sourcesSHA256 = "9454e34c1b0024d4345aa251d4e7ccb720f0c9ba4496f01c03ad4d69617e6b50"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "42ffb90fa7fd46bc31aac96c608ac101da47a0927180dce57e6620ef890f07ac",
+	"agent/hbagent_linux_amd64.so": "62fecdf66c61067aaa1a1f3bf0baf34d6b02052e4420ddada49c9e6bb37b7fbe",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -5,8 +5,9 @@
  * the calls that can sleep: on leaving one, the point lies inside the call, and the call's stack is exactly where the time
  * went, in the kernel or not; on entering one, it lies in the run of work since the last call, of which signals that the
  * sampler sent at random moments of such runs tell more. So both carry where the run began, and the weight of
- * points noticed late is shared out over the signals that arrived in runs of the same origin (visualize/weigh). A point's weight is the CPU time since the point before, so
- * the weights of a thread add up to its CPU time, to the last point, whoever noticed them.
+ * points noticed late is shared out over the signals that arrived in runs of the same origin (visualize/weigh). A point stands for one
+ * stratum, wherever in it it lies: also a thread that lives for a fraction of one is sampled in proportion to its
+ * time, by one in so many of its kind. What a thread's points weigh differs from its CPU time by less than a stratum.
  *
  * Noticing costs one comparison and no system call: CPU time never runs faster than the clock, so a point that is
  * `d` ns of CPU time away is not reached before `d` ns have gone by (cpu_bound). Only then is the thread's CPU clock
@@ -43,7 +44,7 @@ static void hb_point_bound(struct hb_tls *t, uint64_t cpu, uint64_t stamp) {
 
 /* A thread's CPU time begins to be sampled. hook path */
 static void hb_points_begin(struct hb_tls *t, uint64_t cpu) {
-  t->cpu_passed = t->cpu_stratum = cpu;
+  t->cpu_stratum = cpu;
   t->cpu_bound = hb_stamp() + HB_POINT_NEVER;
   if (!hb.cpu_period_ns) return;
   hb_point_draw(t);
@@ -53,19 +54,18 @@ static void hb_points_begin(struct hb_tls *t, uint64_t cpu) {
 /* The thread has used `cpu` ns by now: passes the points up to there and returns their weight, ns; 0 when there were
  * none. signal-safe */
 static uint64_t hb_points_pass(struct hb_tls *t, uint64_t cpu, uint64_t stamp) {
-  uint64_t from = t->cpu_passed, period = hb.cpu_period_ns;
+  uint64_t passed = 0, period = hb.cpu_period_ns;
   if (!period) {
     t->cpu_bound = stamp + HB_POINT_NEVER;
     return 0;
   }
-  if (cpu > t->cpu_stratum + 1024 * period) /* strata of a long call, all alike */
-    t->cpu_stratum += (cpu - t->cpu_stratum) / period * period - period;
-  while (t->cpu_next <= cpu) {
-    t->cpu_passed = t->cpu_next;
-    hb_point_draw(t);
+  if (cpu > t->cpu_stratum + 1024 * period) { /* strata of a long call, all alike: each has its point */
+    passed = (cpu - t->cpu_stratum) / period - 1;
+    t->cpu_stratum += passed * period;
   }
+  for (; t->cpu_next <= cpu; passed++) hb_point_draw(t);
   hb_point_bound(t, cpu, stamp);
-  return t->cpu_passed - from;
+  return passed * period;
 }
 
 #endif

@@ -300,8 +300,8 @@ struct hb_rec_sample {
   uint32_t kind;
   uint32_t reserved;
   uint64_t cpu_ns;  /* thread CPU time (CLOCK_THREAD_CPUTIME_ID) at the sample; 0 = not read */
-  uint64_t weight_ns; /* PERIODIC: CPU time between the last sampling point of the record before and the last one passed
-                         since; 0: none was passed */
+  uint64_t weight_ns; /* PERIODIC: CPU time that the sampling points passed since the record before stand for, a multiple of
+                         cpu_period_ns; 0: none was passed */
   uint64_t object;  /* ENTER: lock address or descriptor; PERIODIC, outside of calls: where the run of work that it lies in
                        began, as the return address of the call before; 0 unknown, or nobody signals the thread */
   struct hb_stack stack; /* program counters follow */

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "7aa02963c43e059db0fd3a54739f0a00135183eed35a4f0c57211a0970e02553"
+const layoutSHA256 = "92ec3262b3c66084110a55791fe77e3340e4ccbf6562fd21208164e3d35e9591"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC

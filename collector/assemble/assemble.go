@@ -92,15 +92,16 @@ const (
 
 // Assembler holds the state of every thread and process that is being recorded.
 type Assembler struct {
-	cfg     Config
-	maxRun  trace.Ns
-	stats   Stats
-	pass    uint32
-	arenas  [2][]byte // raw records of this pass and of the one before; arenas[pass&1] is being filled
-	queued  []*thread // threads with records in their queue
-	running []*thread // threads with a run in the making
-	latest  trace.Ns  // newest time interpreted
-	horizon uint64    // no record is from later than this: one in the future would confuse all that ages
+	cpuPeriod uint64 // that a sampling point stands for, ns; 0 without a segment
+	cfg       Config
+	maxRun    trace.Ns
+	stats     Stats
+	pass      uint32
+	arenas    [2][]byte // raw records of this pass and of the one before; arenas[pass&1] is being filled
+	queued    []*thread // threads with records in their queue
+	running   []*thread // threads with a run in the making
+	latest    trace.Ns  // newest time interpreted
+	horizon   uint64    // no record is from later than this: one in the future would confuse all that ages
 
 	threads map[uint32]*thread
 	procs   map[uint32]*process
@@ -127,6 +128,9 @@ func New(cfg Config) *Assembler {
 	}
 	if a.maxRun <= 0 {
 		a.maxRun = trace.Ns(100 * time.Millisecond)
+	}
+	if cfg.Segment != nil {
+		a.cpuPeriod = cfg.Segment.Config().CPUPeriodNs
 	}
 	a.mods.on = cfg.OnModule
 	a.look()

@@ -108,27 +108,44 @@ func (a *Assembler) sample(t *thread, h *segment.Rec, rec []byte, e *trace.Event
 		return false
 	}
 	if e.Kind == trace.KindCPU {
-		e.CPU, e.Object = t.cpuPassed(r.CPUNs, r.WeightNs), r.Object
+		e.CPU, e.Object = t.cpuPassed(r.CPUNs, r.WeightNs, a.cpuPeriod), r.Object
 	}
 	t.noteEnter(e)
 	a.emit(t, e)
 	return true
 }
 
-// cpuPassed books the CPU time up to the last sampling point that a thread passed (sampler/points.h): weight of it,
-// now being its CPU time. So the weights of a thread's samples and of its exit add up to the CPU time that it used,
-// whatever was lost in between.
-func (t *thread) cpuPassed(now, weight uint64) int64 {
-	if !t.cpuUsed(now) || now <= t.cpuLast {
+// cpuPassed books the weight of sampling points that a thread passed (sampler/points.h), now being its CPU time. It can run
+// ahead of that by less than a period, no more.
+func (t *thread) cpuPassed(now, weight, period uint64) int64 {
+	if !t.cpuUsed(now) || now+period <= t.cpuLast {
 		return 0
 	}
-	d := min(weight, now-t.cpuLast)
+	d := min(weight, now+period-t.cpuLast)
 	t.cpuLast += d
 	return int64(d)
 }
 
-// cpuRest books what a thread used since the last sampling point, now being its CPU time at its end.
-func (t *thread) cpuRest(now uint64) int64 { return t.cpuPassed(now, math.MaxInt64) }
+// cpuRest is what no sample stands for when a thread ends, now being its CPU time. Less than two periods is no more than
+// the chance that strata bring, and evens out over a process's threads: it is kept in the process's balance, and
+// what is left of that when its main thread ends is the main thread's. More was lost.
+func (t *thread) cpuRest(now, period uint64) int64 {
+	if !t.cpuUsed(now) {
+		return 0
+	}
+	rest := int64(t.cpuSeen) - int64(t.cpuLast)
+	t.cpuLast = max(t.cpuLast, t.cpuSeen)
+	if t.proc == nil || period == 0 || rest >= 2*int64(period) {
+		return max(rest, 0)
+	}
+	b := &t.proc.cpuBalance
+	*b += rest
+	if !t.meta.Main || *b <= 0 {
+		return 0
+	}
+	rest, *b = *b, 0
+	return rest
+}
 
 // cpuUsed takes up a thread's CPU time; false when it says nothing.
 func (t *thread) cpuUsed(now uint64) bool {
@@ -249,7 +266,7 @@ func (a *Assembler) exit(t *thread, rec []byte, e *trace.Event) bool {
 
 // ended delivers a thread's last event. cpu is its thread CPU time then, as far as known.
 func (a *Assembler) ended(t *thread, at trace.Ns, cpu uint64) {
-	rest := t.cpuRest(cpu)
+	rest := t.cpuRest(cpu, a.cpuPeriod)
 	t.exited, t.exitPass = true, a.pass
 	t.meta.End = max(at, t.meta.Start, t.seen) // its process may have ended while it ran on
 	t.setCPU()

@@ -65,17 +65,18 @@ type enter struct {
 }
 
 type process struct {
-	meta      trace.Process
-	uid       uint32
-	parentUID uint32
-	slot      int  // index in the segment, -1 unknown
-	hostPID   bool // meta.PID is the recorder's number, not the process's own
-	space     space
-	tids      map[uint32][]uint32 // uids of threads by the process's own thread ids, oldest first
-	exits     exits
-	dirty     bool
-	isGone    bool
-	gonePass  uint32
+	cpuBalance int64 // CPU time of threads that have ended beyond what their samples stand for, ns
+	meta       trace.Process
+	uid        uint32
+	parentUID  uint32
+	slot       int  // index in the segment, -1 unknown
+	hostPID    bool // meta.PID is the recorder's number, not the process's own
+	space      space
+	tids       map[uint32][]uint32 // uids of threads by the process's own thread ids, oldest first
+	exits      exits
+	dirty      bool
+	isGone     bool
+	gonePass   uint32
 }
 
 // sameTID bounds how many threads with one number a process is searched for.

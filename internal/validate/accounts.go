@@ -73,13 +73,13 @@ func (c *checker) checkCPU() {
 		if end == 0 {
 			end = c.meta.EndNs
 		}
-		if life := int64(end - t.Start); sum > life+cpuSlackNs {
+		if life := int64(end - t.Start); sum > life+cpuSlackNs+c.period() {
 			c.addf("thread %d used %d ns of CPU in a life of %d", t.ID, sum, life)
 		}
 		if t.CPU < 0 || !c.settled(t) {
 			continue
 		}
-		tolerance := cpuSlackNs + t.CPU/20
+		tolerance := cpuSlackNs + t.CPU/20 + 2*c.period() // a sampling point stands for a period, wherever in it it lies
 		if sum > t.CPU+tolerance {
 			c.addf("thread %d: events account for %d ns of CPU, it used %d", t.ID, sum, t.CPU)
 		}
@@ -114,3 +114,6 @@ func (c *checker) checkStats() {
 		c.addf("statistics say CPU times of %v, %v, %v", s.CollectorCPU, s.SamplerCPU, s.TargetCPU)
 	}
 }
+
+// period is the CPU time that a sampling point stands for, ns.
+func (c *checker) period() int64 { return int64(1e9 / max(c.meta.Freq, 1)) }
