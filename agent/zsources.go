@@ -43,10 +43,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "9454e34c1b0024d4345aa251d4e7ccb720f0c9ba4496f01c03ad4d69617e6b50"
+const sourcesSHA256 = "a8e10d0a8315464333abe75ed290862640ca849601a6b1ed86d8ceaaf598f07c"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "62fecdf66c61067aaa1a1f3bf0baf34d6b02052e4420ddada49c9e6bb37b7fbe",
+	"agent/hbagent_linux_amd64.so": "4fbd7730e480949c02eaf00eee23d771261d27d11edb6eb3bd6494ce6f2eafbc",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -15,6 +15,7 @@
 #include "agent/thread.h"
 #include "syscallproxy/proxy.h"
 
+#define HB_PROMPT_NS 50000 /* a signal to a thread on a CPU takes 5 to 20 us in a virtual machine */
 #define HB_SA_SIGINFO 4ul
 #define HB_SA_ONSTACK 0x08000000ul
 #define HB_SA_RESTART 0x10000000ul
@@ -55,7 +56,10 @@ static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
     HB_COUNT(signals_stray);
     return;
   }
-  hb_take_sample(t, hb_load_relaxed(&s->ask), 0, uc, NULL, 0);
+  /* A thread that was preempted in between was so at the end of a system call, more often than not: the kernel puts
+   * preemption off to there. Where it stands says little of where it works. */
+  uint64_t asked = hb_load_relaxed(&s->asked_ns), now = hb_now_ns();
+  hb_take_sample(t, hb_load_relaxed(&s->ask), 0, uc, NULL, now - asked > HB_PROMPT_NS && now > asked ? HB_RECF_STALE : 0u);
   hb_store_release(&s->state, (uint32_t)HB_RUNNING);
 }
 

@@ -233,6 +233,7 @@ func (l *loop) ask(i int, proc uint32, t *thread, s *segment.Thread, p *proc, ki
 		defer gate.CompareAndSwap(segment.GateSending, segment.GateOpen)
 	}
 	s.Ask.Store(kind)
+	s.AskedNs.Store(uint64(now))
 	if !s.State.CompareAndSwap(segment.StateRunning, segment.StateSignalled) {
 		return false // it went into a call
 	}

@@ -167,7 +167,8 @@ struct hb_thread {
   /* -- line 0: the handshake; thread and sampler -- */
   _Atomic uint32_t state;
   _Atomic uint32_t ask;        /* written by the sampler before its CAS */
-  uint64_t reserved4[7];
+  _Atomic uint64_t asked_ns;   /* when the signal was sent; sampler, before its CAS */
+  uint64_t reserved4[6];
   /* -- line 1-2: identity; written at claim, immutable until the slot is freed -- */
   _Alignas(64) _Atomic uint32_t uid;
   uint32_t proc;               /* index of the process slot */
@@ -255,6 +256,8 @@ struct hb_rec {
 #define HB_RECF_INTERRUPTED 2u /* interval: ended by EINTR */
 #define HB_RECF_TIMEDOUT 4u  /* interval: ended by its time-out */
 #define HB_RECF_FAILED 8u    /* interval: the call returned another error */
+#define HB_RECF_STALE 32u    /* PERIODIC: the thread was not on a CPU when the signal was sent; its stack is where it was
+                                preempted */
 #define HB_RECF_UNWOUND 16u  /* interval: left by an exception, cancellation or longjmp */
 
 /* A stack as a delta against the stack in the same thread's previous stack-carrying record.

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "92ec3262b3c66084110a55791fe77e3340e4ccbf6562fd21208164e3d35e9591"
+const layoutSHA256 = "3d7ab8c72f33c2ab843312cf83d0ecf9c92fdd1a69cc1b39ae08ffb291b58a22"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -37,6 +37,7 @@ const (
 	RecFlagInterrupted     = 2                  // HB_RECF_INTERRUPTED
 	RecFlagTimedout        = 4                  // HB_RECF_TIMEDOUT
 	RecFlagFailed          = 8                  // HB_RECF_FAILED
+	RecFlagStale           = 32                 // HB_RECF_STALE
 	RecFlagUnwound         = 16                 // HB_RECF_UNWOUND
 	StackFull              = 1                  // HB_STACK_FULL
 	StackNone              = 2                  // HB_STACK_NONE
@@ -171,7 +172,8 @@ type Proc struct {
 type Thread struct {
 	State         atomic.Uint32
 	Ask           atomic.Uint32
-	Reserved4     [7]atomic.Uint64
+	AskedNs       atomic.Uint64
+	Reserved4     [6]atomic.Uint64
 	UID           atomic.Uint32
 	Proc          atomic.Uint32
 	ProcUID       atomic.Uint32
@@ -890,8 +892,10 @@ var (
 	_ = [unsafe.Sizeof(Thread{}.State) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.Ask) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Thread{}.Ask) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Thread{}.Reserved4) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Thread{}.Reserved4) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Thread{}.AskedNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Thread{}.AskedNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Thread{}.Reserved4) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Thread{}.Reserved4) - 48]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.UID) - 64]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Thread{}.UID) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.Proc) - 68]struct{}{} == [0]struct{}{}

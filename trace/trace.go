@@ -49,7 +49,7 @@ const (
 	FlagStackCut     Flags = 1 << iota // callers are missing at the root end
 	FlagStackGuessed                   // at least one frame was found by a guess
 	FlagStackOmitted                   // frames are missing in the middle; a marker frame says how many
-	FlagLate                           // the sample was taken when a call was entered, for work before it
+	FlagLate                           // the sample was taken when a call was entered, for work before it, or where the thread had been preempted
 	FlagInterrupted                    // interval ended by EINTR
 	FlagTimedOut                       // interval ended by its time-out: nobody released it
 	FlagFailed                         // interval ended in another error
