@@ -13,7 +13,7 @@ const DefaultBlockBytes = 4096
 
 const (
 	leastBlock    = 4096
-	activePerSlot = 16 // A over the number of slots: the paper's 16 × cores
+	activePerSlot = 8 // A over the number of slots; the paper takes 16 × cores
 )
 
 // Errors that a caller may want to tell apart.
@@ -66,7 +66,8 @@ type Options struct {
 	BlockBytes int
 	// Slots is the number of producers that fill a block of their own: cores, or threads. 0: 1.
 	Slots int
-	// ActivePerSlot times Slots is A: after so many newer positions a block is closed for its slot. 0: 16.
+	// ActivePerSlot times Slots is A: after so many newer positions a block is closed for its slot. 0: 8, which keeps
+	// more of the history than the paper's 16 when writers are stuck (docs/design/replay.md).
 	ActivePerSlot int
 	// MaxBytes is the most that Resize can go up to; only address space (and a hole in File) is taken for it.
 	// 0: 4 × Bytes.

@@ -40,8 +40,8 @@ func TestMadeCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The agent lies in /tmp.
-	const ownTmp = `d=$(mktemp -d) && mount -t tmpfs none $d && { cp -a /tmp/hbtrace-* $d/ 2>/dev/null; mount --bind $d /tmp; }`
+	// The agent lies in /tmp, and the script may.
+	ownTmp := `d=$(mktemp -d) && mount -t tmpfs none $d && cp '` + script + `' $d/ && { cp -a /tmp/hbtrace-* $d/ 2>/dev/null; mount --bind $d /tmp; }`
 	for _, c := range []struct {
 		name    string
 		command []string
@@ -49,7 +49,7 @@ func TestMadeCode(t *testing.T) {
 	}{
 		{"perf map", []string{node, "--perf-basic-prof", script}, nil},
 		{"jitdump", []string{node, "--perf-prof", script}, nil},
-		{"perf map in namespaces", []string{"unshare", "-m", "-p", "-f", "sh", "-c", ownTmp + ` && exec "$@"`, "sh", node, "--perf-basic-prof", script},
+		{"perf map in namespaces", []string{"unshare", "-m", "-p", "-f", "sh", "-c", ownTmp + ` && exec "$@"`, "sh", node, "--perf-basic-prof", "/tmp/fib.js"},
 			[]string{"unshare", "-m", "-p", "-f", "sh", "-c", ownTmp}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -50,7 +50,7 @@ type Options struct {
 	Follow   bool          // record processes that outlive the command, until the last has ended
 
 	maxNodes int    // of the stack table; stacktable's default
-	Kernel   Kernel // whether the kernel's scheduling events are recorded too; KernelAuto
+	Kernel   Kernel // whether the kernel's scheduling events are recorded too; KernelOff
 
 	Version  string         // of hbtrace, for the file; "(devel)"
 	Alert    func(string)   // called with what the user should know while the command runs, one line each; nil: not at all

@@ -13,9 +13,9 @@ import (
 type Kernel int
 
 const (
-	KernelAuto Kernel = iota // where this process may
-	KernelOn                 // or not at all: an error where it may not
-	KernelOff
+	KernelOff  Kernel = iota
+	KernelAuto        // where this process may
+	KernelOn          // or not at all: an error where it may not
 )
 
 // openKernel loads the scheduling program.

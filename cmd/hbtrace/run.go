@@ -85,7 +85,7 @@ recording or the program cannot be started.`,
 	flags.Var(&f.allocPeriod, "alloc-period", "mean bytes between sampled allocations; 1 samples all")
 	flags.Var(&f.threshold, "threshold", "waits and calls shorter than this are only counted (20us, 1ms; 0 records all; default 10us for locks, 100us for calls)")
 	flags.VarP(&f.buffer, "buffer", "m", "memory between the program and the recorder, a power of two; more loses less")
-	flags.Var(&f.kernel, "kernel", "the kernel's own scheduling events: auto (where permitted), on, off")
+	flags.Var(&f.kernel, "kernel", "the kernel's own scheduling events, at a cost: off, auto (where permitted), on")
 	flags.Var(&f.signal, "signal", "the sampling signal: urg, or rtmin+0 to rtmin+30 where the program needs SIGURG (less safe: docs/design/sampling.md)")
 	flags.BoolVar(&f.follow, "follow", false, "record processes that outlive the program to their end")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
