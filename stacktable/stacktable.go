@@ -361,11 +361,10 @@ type Made struct {
 func (t *Table) AppendMade(dst []Made, since trace.StackID) ([]Made, trace.StackID) {
 	last := min(t.cursor.Load(), t.top.Load())
 	for id := t.nextFree(uint32(since)); id <= last; id = t.nextFree(id) {
-		n := t.Node(trace.StackID(id))
-		if t.at(id).meta.Load() == 0 {
+		if t.at(id).meta.Load() == 0 { // before the node is read: it may be written in between
 			break // claimed, and not written yet
 		}
-		dst = append(dst, Made{trace.StackID(id), n})
+		dst = append(dst, Made{trace.StackID(id), t.Node(trace.StackID(id))})
 		since = trace.StackID(id)
 	}
 	return dst, since
