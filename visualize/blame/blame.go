@@ -41,6 +41,11 @@ type Options struct {
 	MaxLinks     int // distinct links of chains kept; 256 Ki
 }
 
+// Export is what an export may spend beside its own work: a quarter of the memory and of the steps.
+func Export() Options {
+	return Options{MaxIntervals: 1 << 18, MaxSamples: 1 << 19, MaxSteps: 8 << 20, MaxLinks: 64 << 10}
+}
+
 func (o *Options) fill() {
 	for _, x := range []struct {
 		v *int

@@ -81,7 +81,7 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 	}
 	if !o.NoChains && slices.Contains(x.meta.Features, "lock") {
 		var err error
-		if x.chains, err = blame.Analyse(src, x.tab, blame.Options{}); err != nil {
+		if x.chains, err = blame.Analyse(src, x.tab, blame.Export()); err != nil {
 			return fmt.Errorf("perfetto: %w", err)
 		}
 	}

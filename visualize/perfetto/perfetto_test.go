@@ -158,7 +158,8 @@ func TestDemoInTraceProcessor(t *testing.T) {
 			"annotations",
 			`select a.key, a.display_value from slice s join args a using (arg_set_id) where s.name = 'pthread_mutex_lock' and s.dur = 5100000 order by a.key`,
 			"debug.duration_ns | 5100000\ndebug.hook | pthread_mutex_lock\ndebug.object | 0x7ffe00001000\ndebug.owner | app 4000\n" +
-				"debug.released_ns_before_end | 100000\ndebug.releaser | app 4000\ndebug.releaser_certain | true\ndebug.result | 0",
+				"debug.released_ns_before_end | 100000\ndebug.releaser | app 4000\ndebug.releaser_certain | true\ndebug.result | 0\n" +
+				"debug.spent_by | app 4000\ndebug.spent_on | running in inner",
 		},
 		{
 			"what an end says is its slice's",

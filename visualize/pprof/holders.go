@@ -28,7 +28,7 @@ func wantsHolders(t *weigh.Table, o Options) bool {
 
 // holders adds the columns and their samples; dropped are the labels that there is no room for.
 func (w *writer) holders(t *weigh.Table, o Options, dropped string) error {
-	res, err := blame.Analyse(w.src, t.Frames, blame.Options{})
+	res, err := blame.Analyse(w.src, t.Frames, blame.Export())
 	if err != nil {
 		return err
 	}
