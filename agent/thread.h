@@ -127,8 +127,6 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
     hb_stack_from_maps(t, sp);
     flags |= HB_THREADF_STACK_GUESSED;
   }
-  uint32_t uid = hb_add_relaxed(&hb.header->next_thread_uid, 1u) + 1;
-  t->uid = uid;
   t->seq = 0;
   t->announced = 0;
   t->need_full = 1;
@@ -136,8 +134,8 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   t->left_pc = birth ? birth->start_routine : 1;
   t->proxy_depth = 0;
   t->outer_sp = 0;
-  t->subbuf = uid % hb.ring_count;
-  t->random = (uint64_t)uid * 0x9e3779b97f4a7c15ull ^ hb_cycles() ^ 1;
+  t->subbuf = tid % hb.ring_count;
+  t->random = (uint64_t)tid * 0x9e3779b97f4a7c15ull ^ hb_cycles() ^ 1;
   t->alloc_objects = t->free_objects = 0;
   t->alloc_period = hb.alloc_period;
   t->alloc_tick = 0;
@@ -178,6 +176,8 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   hb_sys4(HB_SYS_rt_sigprocmask, 0, NULL, &mask, 8);
   t->rest = mask & hb_signal_bit() ? HB_MASKED : HB_RUNNING;
   hb_store_relaxed(&s->state, t->rest);
+  uint32_t uid = hb_add_relaxed(&hb.header->next_thread_uid, 1u) + 1; /* as late as a process's */
+  t->uid = uid;
   hb_store_release(&s->uid, uid); /* the sampler and the collector look from here on */
   hb_compiler_barrier();
   t->slot = s; /* from here on a signal finds its slot */
@@ -252,7 +252,6 @@ static int hb_proc_claim(uint32_t parent_uid, uint32_t host_pid, uint32_t flags)
         !hb_cas_seq(&p->state, &free_, (uint32_t)HB_PROC_CLAIMING))
       continue;
     while (high <= i && !hb_cas_seq(&hb.header->procs_high, &high, i + 1)) {}
-    uint32_t uid = hb_add_relaxed(&hb.header->next_proc_uid, 1u) + 1;
     p->pid = (uint32_t)hb_sys1(HB_SYS_getpid, 0);
     p->ppid = (uint32_t)hb_sys1(HB_SYS_getppid, 0);
     p->parent_uid = parent_uid;
@@ -272,6 +271,8 @@ static int hb_proc_claim(uint32_t parent_uid, uint32_t host_pid, uint32_t flags)
     hb_store_relaxed(&p->boot_allocs, (uint64_t)0);
     for (uint32_t k = 0; k < sizeof p->exe; k++) p->exe[k] = 0;
     hb_sys3(HB_SYS_readlink, "/proc/self/exe", p->exe, sizeof p->exe - 1);
+    /* Last: a process that is killed between taking its uid and showing it leaves a hole in the recording's numbers. */
+    uint32_t uid = hb_add_relaxed(&hb.header->next_proc_uid, 1u) + 1;
     hb.slot = p;
     hb.slot_index = i;
     hb.uid = uid;

@@ -43,10 +43,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "a8e10d0a8315464333abe75ed290862640ca849601a6b1ed86d8ceaaf598f07c"
+const sourcesSHA256 = "c158879b6eefce34308c9d6e0331c878debd2e718783c1a8023e41f4fa3d7641"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "4fbd7730e480949c02eaf00eee23d771261d27d11edb6eb3bd6494ce6f2eafbc",
+	"agent/hbagent_linux_amd64.so": "88c5bd4cd07d1898c1a605be90b24291a6d479aeb9356fa285150f80de8e6e48",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }
