@@ -11,7 +11,6 @@ import (
 // Policy, in ticks unless named otherwise.
 const (
 	maxBackoff = 64 // an idle thread is looked at at least this often
-	maxAsleep  = 8  // a thread inside a call is looked at at least this often
 	stillTicks = 10 // a counter that has not moved for so long stands still
 	// The loop sleeps at least workShare times as long as it worked, so that thousands of threads make
 	// ticks longer instead of taking a CPU (at real-time priority).
@@ -37,9 +36,10 @@ type loop struct {
 	signalBit  uint64
 	sampling   bool // FeatureCPU: without it only ticks are published
 
-	tick uint64 // of this round
-	now  int64  // start of this round, CLOCK_MONOTONIC
-	rng  uint64
+	tick    uint64 // of this round
+	elapsed uint64 // ticks since the last round: one, unless some were missed
+	now     int64  // start of this round, CLOCK_MONOTONIC
+	rng     uint64
 
 	next    []uint64 // per thread slot: tick of the next look
 	threads []thread
@@ -68,6 +68,10 @@ func (l *loop) run() {
 		}
 		if last != 0 && l.tick > last+1 {
 			h.missed.Add(l.tick - last - 1)
+		}
+		l.elapsed = 1
+		if last != 0 {
+			l.elapsed = min(max(l.tick-last, 1), 16)
 		}
 		last = l.tick
 		if l.sampling && l.head.Recording.Load() != 0 {

@@ -24,9 +24,6 @@ type thread struct {
 	fdCounted bool
 
 	backoff  uint64 // ticks between looks
-	asleep   int    // looks in a row that found it inside a call
-	looked   uint64 // tick of the last look; 0 none
-	elapsed  uint64 // ticks that this look stands for
 	still    int    // looks since the counter last moved or a hook was passed
 	lastTick uint64 // slot's last_tick at the last look
 	cpu      uint64 // counter at the last look
@@ -52,24 +49,14 @@ func (l *loop) look(i int) uint64 {
 	if t.gone {
 		return 8 // until the collector frees the slot
 	}
-	// A look counts for the ticks since the one before, so that the chance to be chosen does not depend on how often a
-	// thread is looked at.
-	t.elapsed = 1
-	if t.looked != 0 {
-		t.elapsed = min(max(l.tick-t.looked, 1), 16)
-	}
-	t.looked = l.tick
 	state := s.State.Load()
 	if t.askedNs != 0 && state != segment.StateSignalled {
 		l.answered(s.Proc.Load(), t)
 	}
 	switch state {
 	case segment.StateBlocked, segment.StateMasked, segment.StateExited:
-		// What CPU time it burns there it samples itself (points.h). One that sleeps for long is looked at less often.
-		t.asleep = min(t.asleep+1, 4*maxAsleep)
-		return max(uint64(t.asleep/4), 1)
+		return 1 // what CPU time it burns there it samples itself (points.h)
 	}
-	t.asleep = 0
 	proc := s.Proc.Load()
 	p := l.proc(proc, s.ProcUID.Load())
 	if p == nil {
@@ -122,7 +109,7 @@ func (l *loop) look(i int) uint64 {
 // ends, so the request would always be met early in the next one.) The CPU clock only bounds the number: a
 // thread that waits for a CPU most of the time looks as runnable as one that runs.
 func (l *loop) chosen(t *thread) bool {
-	return t.seen+lagNs >= t.due && t.random()%l.intervalNs < t.elapsed*uint64(l.tickNs)
+	return t.seen+lagNs >= t.due && t.random()%l.intervalNs < l.elapsed*uint64(l.tickNs)
 }
 
 func (t *thread) reset(uid uint32) {

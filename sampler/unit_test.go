@@ -76,8 +76,8 @@ func TestPath(t *testing.T) {
 
 // A thread that always runs, under a kernel that counts every 4 ms, is sampled at the rate that was asked for.
 func TestChosenKeepsTheRate(t *testing.T) {
-	l := &loop{tickNs: 1e6, intervalNs: 2e6}
-	th := &thread{uid: 1, elapsed: 1}
+	l := &loop{tickNs: 1e6, intervalNs: 2e6, elapsed: 1}
+	th := &thread{uid: 1}
 	asks := 0
 	for ms := int64(1); ms <= 20000; ms++ {
 		th.progress(uint64(ms/4*4)*1e6, ms*1e6, l.intervalNs)
@@ -93,8 +93,8 @@ func TestChosenKeepsTheRate(t *testing.T) {
 
 // One that gets a tenth of a CPU and always looks runnable is not sampled more often than its CPU time justifies.
 func TestChosenIsBoundedByCPUTime(t *testing.T) {
-	l := &loop{tickNs: 1e6, intervalNs: 2e6}
-	th := &thread{uid: 2, elapsed: 1}
+	l := &loop{tickNs: 1e6, intervalNs: 2e6, elapsed: 1}
+	th := &thread{uid: 2}
 	asks := 0
 	for ms := int64(1); ms <= 20000; ms++ {
 		th.progress(uint64(ms/10)*1e6, ms*1e6, l.intervalNs)
@@ -111,8 +111,8 @@ func TestChosenIsBoundedByCPUTime(t *testing.T) {
 // Bursts of work between sleeps, whose CPU time the counter shows only when they end: every part of a burst gets
 // its share of the samples.
 func TestChosenIsUnbiasedInBursts(t *testing.T) {
-	l := &loop{tickNs: 1e6, intervalNs: 1.1e6}
-	th := &thread{uid: 3, elapsed: 1}
+	l := &loop{tickNs: 1e6, intervalNs: 1.1e6, elapsed: 1}
+	th := &thread{uid: 3}
 	const burst, parts = 1_060_000, 4
 	var got [parts]int
 	now, counted, total := int64(0), uint64(0), 0
