@@ -38,10 +38,7 @@ func TestLateTimeIsShared(t *testing.T) {
 			at := table.Frames.Of(r.Stack)
 			got[table.Frames.Frame(at[len(at)-1].ID).Name] += r.Values[CPU]
 		}
-		want := map[string]int64{"f": 70, "g": 30, "call": 0, "other": 50, "unknown": 7}
-		if c.by == ByThread { // thread one has one sample of each; thread two's own stays its own
-			want["f"], want["g"] = 55, 45
-		}
+		want := map[string]int64{"f": 66, "g": 34, "call": 0, "other": 50, "unknown": 7}
 		for name, ns := range want {
 			if got[name] != ns {
 				t.Errorf("by %d: %s has %d ns, want %d", c.by, name, got[name], ns)
