@@ -95,6 +95,13 @@ func stress(t *testing.T, m Mapping, heap bool, limit time.Duration) {
 				}
 				written[p] = seq
 			}
+			// One more when the others stop, too: whoever was preempted meanwhile may have been overwritten, but this is new.
+			putRecord(buf[:64], uint32(p), written[p]+1)
+			if err := w.Write(buf[:64]); err != nil {
+				t.Error(err)
+				return
+			}
+			written[p]++
 		}()
 	}
 	wg.Add(1)
