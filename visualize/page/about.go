@@ -9,6 +9,7 @@ import (
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // about is the page's first question; it is asked again while the recording is being read.
@@ -163,7 +164,7 @@ func (m *Model) pollers() []string {
 		}
 		seen[k.hook] = true
 		h := m.src.Meta().Hooks[k.hook]
-		if h.Class == "COND" || h.Class == "SEM" || h.Class == "CALL" && stateOf(trace.KindCall, h, false) == polling {
+		if h.Class == "COND" || h.Class == "SEM" || h.Class == "CALL" && weigh.StateOf(trace.KindCall, h, false) == weigh.Polling {
 			out = append(out, frames.Valid(h.Name))
 		}
 	}

@@ -301,7 +301,7 @@ func (r *reader) interval(t *thread, e *trace.Event) {
 	st, ok := r.state[k]
 	if !ok {
 		h := m.src.Meta().Hooks[e.Hook]
-		st = stateOf(e.Kind, h, e.Kind == trace.KindWait && r.lock.Wait(e.Hook, e.Stack))
+		st = weigh.StateOf(e.Kind, h, e.Kind == trace.KindWait && r.lock.Wait(e.Hook, e.Stack))
 		r.state[k] = st
 	}
 	w := wait{flags: e.Flags, release: -1}

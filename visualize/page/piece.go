@@ -6,27 +6,23 @@ import (
 	"cmp"
 	"slices"
 	"sort"
-	"strings"
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/spans"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
-// state is what a thread was doing. The numbers are those of web/colours.ts.
-type state uint8
+// The numbers of states are those of web/colours.ts.
+type state = weigh.State
 
 const (
-	unknown  state = iota // nothing tells; no piece has this state, it is what lies between pieces
-	running               // on a CPU, at the place of the sample that the time was counted by
-	off                   // off the CPU between two samples, in no recorded wait: ready to run, or waits under the thresholds
-	locked                // waited for a mutex, rwlock or futex that is one
-	signaled              // waited for a condition, semaphore, barrier or thread
-	inout                 // read, write, send, receive, sync
-	polling               // waited until a descriptor is ready
-	other                 // waited for a process, signal or queue
-	sleeping
-	ready // could have run, and did not: the kernel's word (trace.KindOff)
-	states
+	unknown  = weigh.Unknown // no piece has it: it is what lies between pieces
+	running  = weigh.Running
+	off      = weigh.Off
+	locked   = weigh.Locked
+	sleeping = weigh.Sleeping
+	ready    = weigh.Ready
+	states   = weigh.NumStates
 )
 
 // free marks, among pending pieces, time that no interval covers: the next sample says how much of it ran.
@@ -36,27 +32,6 @@ type stateKey struct {
 	kind  trace.Kind
 	hook  trace.HookID
 	stack trace.StackID
-}
-
-// stateOf sorts a wait (for a lock or not) or a blocking call into a state.
-func stateOf(k trace.Kind, h trace.HookInfo, lock bool) state {
-	if k == trace.KindWait {
-		if lock {
-			return locked
-		}
-		return signaled
-	}
-	name := strings.Trim(strings.TrimSuffix(h.Name, "_chk"), "_")
-	switch {
-	case strings.HasPrefix(name, "wait"), strings.HasPrefix(name, "sig"), strings.HasPrefix(name, "sem"),
-		strings.HasPrefix(name, "msg"), name == "pause":
-		return other
-	case strings.Contains(name, "poll"), strings.Contains(name, "select"), strings.HasPrefix(name, "accept"):
-		return polling
-	case strings.Contains(name, "sleep"):
-		return sleeping
-	}
-	return inout
 }
 
 // piece of a thread's time, in ns since the recording's start.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // selection of time and threads. Nil threads are all of them.
@@ -285,7 +286,7 @@ func (m *Model) chart(ctx context.Context, s selection, cols int) (*table, error
 // loadOf says which curve a state's time belongs to.
 var loadOf = [states]loadKind{
 	running: loadCPU, off: loadOff, ready: loadOff, locked: loadLock,
-	signaled: loadBlocked, inout: loadBlocked, polling: loadBlocked, other: loadBlocked, sleeping: loadBlocked,
+	weigh.Signaled: loadBlocked, weigh.InOut: loadBlocked, weigh.Polling: loadBlocked, weigh.Other: loadBlocked, sleeping: loadBlocked,
 }
 
 // chart adds a thread's time and allocations to the columns.

@@ -7,24 +7,23 @@ import (
 	"fmt"
 	"hash/fnv"
 	"path/filepath"
-	"strings"
 
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
-// state is what a thread was doing.
-type state uint8
+type state = weigh.State
 
-// In the order they are stacked in a lane, from the bottom.
+// In the order they are stacked in a lane, from the bottom. No lane has the states that only a page tells apart.
 const (
-	running  state = iota
-	locked         // waited for a mutex, rwlock or futex
-	signaled       // waited for a condition, semaphore, barrier or thread
-	inout          // read, write, send, receive, sync
-	polling        // waited until a descriptor is ready
-	other          // waited for a process, signal or queue
-	sleeping
-	states
+	running  = weigh.Running
+	locked   = weigh.Locked
+	signaled = weigh.Signaled
+	inout    = weigh.InOut
+	polling  = weigh.Polling
+	other    = weigh.Other
+	sleeping = weigh.Sleeping
+	states   = weigh.NumStates
 )
 
 // look of a state: its colour, that of text on it, and its entry in the legend.
@@ -36,27 +35,6 @@ var look = [states]struct{ fill, text, name string }{
 	polling:  {"#8ecbf0", "#1f2933", "waiting for I/O to be ready"},
 	other:    {"#f0e442", "#1f2933", "waiting for a process"},
 	sleeping: {"#cfc3dd", "#1f2933", "sleeping"},
-}
-
-// stateOf sorts a wait (for a lock or not) or a blocking call into a state.
-func stateOf(k trace.Kind, h trace.HookInfo, lock bool) state {
-	if k == trace.KindWait {
-		if lock {
-			return locked
-		}
-		return signaled
-	}
-	name := strings.Trim(strings.TrimSuffix(h.Name, "_chk"), "_")
-	switch {
-	case strings.HasPrefix(name, "wait"), strings.HasPrefix(name, "sig"), strings.HasPrefix(name, "sem"),
-		strings.HasPrefix(name, "msg"), name == "pause":
-		return other
-	case strings.Contains(name, "poll"), strings.Contains(name, "select"), strings.HasPrefix(name, "accept"):
-		return polling
-	case strings.Contains(name, "sleep"):
-		return sleeping
-	}
-	return inout
 }
 
 // modulePalette are the colours of the heaviest modules, in this order: pale, so that they carry dark text and

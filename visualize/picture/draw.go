@@ -11,6 +11,7 @@ import (
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/number"
 )
 
 // Sizes in CSS pixels.
@@ -117,12 +118,12 @@ func (t *timeline) drawHead(s *svg, command string) {
 	for _, l := range t.lanes {
 		cpu += l.total.by[running]
 	}
-	parts := []string{duration(int64(t.scale.to - t.scale.from))}
+	parts := []string{number.Duration(int64(t.scale.to - t.scale.from))}
 	if t.o.From != 0 || t.o.To != 0 {
-		parts[0] += fmt.Sprintf(" from %s after the start", duration(int64(t.scale.from-m.StartNs)))
+		parts[0] += fmt.Sprintf(" from %s after the start", number.Duration(int64(t.scale.from-m.StartNs)))
 	}
 	parts = append(parts, some(len(t.src.Threads()), "thread")+" in "+some(len(t.src.Processes()), "process"),
-		"CPU "+duration(cpu+t.hidCPU))
+		"CPU "+number.Duration(cpu+t.hidCPU))
 	if m.Host != "" {
 		parts = append(parts, fmt.Sprintf("%s, %s, %d CPUs", oneLine(m.Host), oneLine(m.Kernel), m.CPUs))
 	}
@@ -160,9 +161,9 @@ func some(n int, what string) string {
 	case n == 1:
 		return "1 " + what
 	case strings.HasSuffix(what, "s"):
-		return count(int64(n)) + " " + what + "es"
+		return number.Count(int64(n)) + " " + what + "es"
 	}
-	return count(int64(n)) + " " + what + "s"
+	return number.Count(int64(n)) + " " + what + "s"
 }
 
 func (t *timeline) drawAxis(s *svg, bottom float64) {
@@ -231,9 +232,9 @@ func (t *timeline) drawName(s *svg, l *lane) {
 	shown := fit(name, 12.5, room-textWidth(tid, 10.5)-8)
 	s.f(`<text x="%s" y="%s" class="n">%s<tspan class="s" font-weight="400" dx="7">%s</tspan></text>`+"\n",
 		num(margin), num(l.y+14), text(shown), tid)
-	line := "CPU " + duration(l.total.by[running]) + " · blocked " + duration(l.total.blocked())
+	line := "CPU " + number.Duration(l.total.by[running]) + " · blocked " + number.Duration(l.total.blocked())
 	if t.levels == 0 {
-		line = duration(l.total.by[running]) + " · " + duration(l.total.blocked())
+		line = number.Duration(l.total.by[running]) + " · " + number.Duration(l.total.blocked())
 		if textWidth(shown, 12)+textWidth(line, 10.5) < room {
 			s.label(gutter-12, l.y+14, 0, "s", "end", line)
 		}
@@ -265,13 +266,13 @@ func (t *timeline) about(l *lane) string {
 		if ns == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s: %s (%s of the time drawn)", look[st].name, duration(ns), percent(ns, whole))
+		fmt.Fprintf(&b, "\n%s: %s (%s of the time drawn)", look[st].name, number.Duration(ns), number.Percent(ns, whole))
 		if n := l.total.count[st]; n > 0 {
-			fmt.Fprintf(&b, ", %s ×, longest %s", count(int64(n)), duration(l.total.longest[st]))
+			fmt.Fprintf(&b, ", %s ×, longest %s", number.Count(int64(n)), number.Duration(l.total.longest[st]))
 		}
 	}
 	if l.thread.Lost > 0 {
-		fmt.Fprintf(&b, "\n%s records lost", count(int64(l.thread.Lost)))
+		fmt.Fprintf(&b, "\n%s records lost", number.Count(int64(l.thread.Lost)))
 	}
 	if b.Len()*len(t.lanes) > laneBytes {
 		return laneName(l.thread)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/number"
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
@@ -169,21 +170,21 @@ func (f *flame) sort(n *flameNode) {
 func (f *flame) number(n int64) string {
 	switch f.value.Unit() {
 	case "nanoseconds":
-		return duration(n)
+		return number.Duration(n)
 	case "bytes":
-		return size(n)
+		return number.Bytes(uint64(max(n, 0)))
 	}
-	return count(n)
+	return number.Count(n)
 }
 
 func (f *flame) about(n, parent *flameNode) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%s, %s of all", clip(oneLine(n.name)), f.number(n.total), percent(n.total, f.root.total))
+	fmt.Fprintf(&b, "%s\n%s, %s of all", clip(oneLine(n.name)), f.number(n.total), number.Percent(n.total, f.root.total))
 	if parent != nil && parent != f.root {
-		fmt.Fprintf(&b, ", %s of its caller", percent(n.total, parent.total))
+		fmt.Fprintf(&b, ", %s of its caller", number.Percent(n.total, parent.total))
 	}
 	if n.self > 0 && n.self != n.total {
-		fmt.Fprintf(&b, "\nself %s, %s of all", f.number(n.self), percent(n.self, f.root.total))
+		fmt.Fprintf(&b, "\nself %s, %s of all", f.number(n.self), number.Percent(n.self, f.root.total))
 	}
 	if n.module != 0 {
 		b.WriteString("\n" + moduleName(f.table.Frames.Module(n.module)))
@@ -212,7 +213,7 @@ func (f *flame) box(n, parent *flameNode, x, width float64, level int) {
 			if w = float64(rest) * perUnit; w >= f.least {
 				f.deepest = max(f.deepest, level+1)
 				name := some(len(n.children)-i, "function")
-				f.rect(at, w, level+1, otherModule.hex(8), "", fmt.Sprintf("%s too thin to draw\n%s, %s of all", name, f.number(rest), percent(rest, f.root.total)))
+				f.rect(at, w, level+1, otherModule.hex(8), "", fmt.Sprintf("%s too thin to draw\n%s, %s of all", name, f.number(rest), number.Percent(rest, f.root.total)))
 			}
 			return
 		}
@@ -277,7 +278,7 @@ func (f *flame) write(w io.Writer) error {
 		parts = []string{title + ": nothing was recorded"}
 	}
 	if d.Stacks > 0 {
-		parts = append(parts, percent(int64(d.Unsymbolised), int64(d.Stacks))+" of stacks without a symbol", percent(int64(d.Cut), int64(d.Stacks))+" cut")
+		parts = append(parts, number.Percent(int64(d.Unsymbolised), int64(d.Stacks))+" of stacks without a symbol", number.Percent(int64(d.Cut), int64(d.Stacks))+" cut")
 	}
 	s.label(margin, 49, 0, "s", "", fit(strings.Join(parts, " · "), 11.5, f.width-2*margin))
 	s.f("%s", f.body.String())
@@ -291,7 +292,7 @@ func (f *flame) write(w io.Writer) error {
 	})
 	y := bottom + 6
 	s.modules(margin, y, f.width-margin, len(ids), func(i int) (string, string) {
-		return clip(moduleName(f.table.Frames.Module(ids[i]))) + " " + percent(f.weights[ids[i]], f.root.total), f.module[ids[i]].hex(0)
+		return clip(moduleName(f.table.Frames.Module(ids[i]))) + " " + number.Percent(f.weights[ids[i]], f.root.total), f.module[ids[i]].hex(0)
 	})
 	var notes []string
 	if f.cut {

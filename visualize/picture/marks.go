@@ -10,6 +10,7 @@ import (
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/number"
 )
 
 // modules writes a legend of modules and the rest, as many as there is room for.
@@ -112,8 +113,8 @@ func (t *timeline) span(b laneBox) string {
 	width := max(0.7, end-x-0.6) // a hairline between neighbours
 	y := b.spansY + float64(b.level)*row
 	f := t.tab.Frame(b.box.frame)
-	about := fmt.Sprintf("%s\n%s, seen %s ×\n%s", t.frameName(b.box.frame), duration(int64(b.end-b.start)),
-		count(int64(b.stacks)), moduleName(t.tab.Module(f.Module)))
+	about := fmt.Sprintf("%s\n%s, seen %s ×\n%s", t.frameName(b.box.frame), number.Duration(int64(b.end-b.start)),
+		number.Count(int64(b.stacks)), moduleName(t.tab.Module(f.Module)))
 	out := fmt.Sprintf(`<rect x="%s" y="%s" width="%s" height="%s" rx="1.5" fill="%s"><title>%s</title></rect>`+"\n",
 		one(x), one(y), one(width), one(row-1), t.fill(b.box.frame), text(about))
 	if width > 22 {
@@ -135,13 +136,13 @@ func (t *timeline) drawThin(s *svg, budget int) {
 					c++
 					continue
 				}
-				end, ns, number := c, 0.0, uint32(0)
+				end, ns, calls := c, 0.0, uint32(0)
 				for end < len(votes) && votes[end].frame == v.frame && float64(votes[end].ns) >= per/4 {
 					ns += float64(votes[end].ns)
-					number += votes[end].number
+					calls += votes[end].number
 					end++
 				}
-				about := fmt.Sprintf("%s %s, mostly %s", count(int64(number)), "calls too short to draw", t.frameName(v.frame))
+				about := fmt.Sprintf("%s %s, mostly %s", number.Count(int64(calls)), "calls too short to draw", t.frameName(v.frame))
 				part := fmt.Sprintf(`<rect x="%s" y="%s" width="%s" height="%s" fill="%s" fill-opacity=".6"><title>%s</title></rect>`+"\n",
 					one(gutter+float64(c)*t.wide), one(l.spansY+float64(level)*row), one(float64(end-c)*t.wide), one(row-1),
 					t.fill(v.frame), text(about))
@@ -178,7 +179,7 @@ func (t *timeline) drawMarks(s *svg) {
 		part := fmt.Sprintf(`<rect x="%s" y="%s" width="%s" height="%s" fill-opacity="0"%s><title>%s</title></rect>`+"\n",
 			one(x), one(m.y), one(width), one(strip), outline, text(t.aboutMark(m.mark)))
 		name := frames.HookName(t.src.Meta(), m.hook)
-		for _, label := range []string{name + "  " + duration(m.took), duration(m.took)} {
+		for _, label := range []string{name + "  " + number.Duration(m.took), number.Duration(m.took)} {
 			if textWidth(label, 10.5) < width-8 {
 				part += fmt.Sprintf(`<text x="%s" y="%s" class="m" style="fill:%s">%s</text>`+"\n", one(x+5), one(m.y+14), look[m.state].text, text(label))
 				break
@@ -202,7 +203,7 @@ func (t *timeline) object(h trace.HookID, o uint64) string {
 // aboutMark is the tooltip of an interval.
 func (t *timeline) aboutMark(m mark) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s in %s", look[m.state].name, duration(m.took), frames.HookName(t.src.Meta(), m.hook))
+	fmt.Fprintf(&b, "%s: %s in %s", look[m.state].name, number.Duration(m.took), frames.HookName(t.src.Meta(), m.hook))
 	if m.object != 0 {
 		b.WriteString(" of " + t.object(m.hook, m.object))
 	}
@@ -267,7 +268,7 @@ func (t *timeline) drawArrows(s *svg) {
 		}
 		bend := (y2 - y1) / 2
 		d := fmt.Sprintf("M%s %sC%s %s %s %s %s %s", one(x1), one(y1), one(x1), one(y1+bend), one(x2), one(y2-bend), one(x2), one(y2))
-		about := fmt.Sprintf("%s let %s go on after %s\n%s of %s", t.thread(a.releaser), t.thread(a.waiter), duration(a.took),
+		about := fmt.Sprintf("%s let %s go on after %s\n%s of %s", t.thread(a.releaser), t.thread(a.waiter), number.Duration(a.took),
 			frames.HookName(t.src.Meta(), a.hook), t.object(a.hook, a.object))
 		if a.flags&trace.FlagCertain == 0 {
 			about += ", likely"
@@ -285,7 +286,7 @@ func (t *timeline) drawFoot(s *svg, y float64) {
 		parts = append(parts, "no events in this time")
 	}
 	if t.hidden > 0 {
-		parts = append(parts, fmt.Sprintf("%s less active, with %s of CPU time, not drawn", some(t.hidden, "thread"), duration(t.hidCPU)))
+		parts = append(parts, fmt.Sprintf("%s less active, with %s of CPU time, not drawn", some(t.hidden, "thread"), number.Duration(t.hidCPU)))
 	}
 	if t.lost > 0 {
 		parts = append(parts, some(int(min(t.lost, 1<<60)), "record")+" lost")

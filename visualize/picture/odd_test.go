@@ -120,7 +120,7 @@ func TestFigures(t *testing.T) {
 	b.Sample(th, 40, 30, "main", "f")
 	b.Sample(th, 60, 10, "main")
 	flame := flameOf(t, b.Source(), FlameOptions{})
-	for _, want := range []string{"main\n40 ns, 100 % of all\nself 10 ns, 25 % of all", "f\n30 ns, 75 % of all, 75 % of its caller"} {
+	for _, want := range []string{"main\n40 ns, 100 % of all\nself 10 ns, 25.0 % of all", "f\n30 ns, 75.0 % of all, 75.0 % of its caller"} {
 		if !strings.Contains(flame, want) {
 			t.Errorf("no %q in\n%s", want, flame)
 		}

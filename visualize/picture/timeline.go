@@ -127,7 +127,7 @@ func (t *timeline) state(e *trace.Event) state {
 	st, ok := t.states[k]
 	if !ok {
 		h := t.src.Meta().Hooks[e.Hook]
-		st = stateOf(e.Kind, h, e.Kind == trace.KindWait && t.lock.Wait(e.Hook, e.Stack))
+		st = weigh.StateOf(e.Kind, h, e.Kind == trace.KindWait && t.lock.Wait(e.Hook, e.Stack))
 		t.states[k] = st
 	}
 	return st

@@ -9,6 +9,8 @@ import (
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/blame"
+	"github.com/hbtrace/hbtrace/visualize/number"
+	"github.com/hbtrace/hbtrace/visualize/terminal"
 )
 
 // unfollowed counts what chains leave out.
@@ -67,10 +69,10 @@ func (f *facts) actIn(act blame.Act, function string, o blame.Object, room int) 
 	text := f.act(act, function, o)
 	lead, name, ok := strings.Cut(text, " in ")
 	if !ok {
-		return middle(clean(text), room)
+		return terminal.Middle(terminal.Clean(text), room)
 	}
-	lead = clean(lead) + " in "
-	return lead + shorten(name, max(8, room-columns(lead)))
+	lead = terminal.Clean(lead) + " in "
+	return lead + terminal.Shorten(name, max(8, room-terminal.Columns(lead)))
 }
 
 // meanwhileActs is how many things a holder did are named under an edge.
@@ -87,8 +89,8 @@ func (f *facts) meanwhile(e *edge, room int) []string {
 		if x.Act == blame.Nobody || x.Act == blame.TimedOut {
 			continue
 		}
-		lead := percent(float64(x.Ns), float64(e.total)) + " "
-		out = append(out, lead+f.actIn(x.Act, x.Func, x.Object, max(8, room-columns(lead))))
+		lead := number.Percent(float64(x.Ns), float64(e.total)) + " "
+		out = append(out, lead+f.actIn(x.Act, x.Func, x.Object, max(8, room-terminal.Columns(lead))))
 	}
 	return out
 }
@@ -118,18 +120,18 @@ func (f *facts) chainLines(o Options, heading string, lock bool) []string {
 	for n > 1 && chains[n-1].Total < all/chainShare {
 		n--
 	}
-	t := &table{columns: []column{
-		{title: "total", right: true}, {title: "longest", right: true}, {title: "count", right: true},
-		{title: "waited in ◂ for whom ◂ … ◂ what that one did", flex: 1},
-	}, indent: 2, chain: true}
+	t := &terminal.Table{Columns: []terminal.Column{
+		{Title: "total", Right: true}, {Title: "longest", Right: true}, {Title: "count", Right: true},
+		{Title: "waited in ◂ for whom ◂ … ◂ what that one did", Flex: 1},
+	}, Indent: 2, Chain: true}
 	for _, c := range chains[:n] {
-		t.add(duration(c.Total), duration(c.Max), group(c.Count), "")
+		t.Add(duration(c.Total), duration(c.Max), number.Count(c.Count), "")
 	}
-	w := t.widths(o.Width)
+	w := t.Widths(o.Width)
 	for i, c := range chains[:n] {
-		t.rows[i][3] = f.linkText(&c.Links[0], w[3])
+		t.Rows[i][3] = f.linkText(&c.Links[0], w[3])
 	}
-	lines := t.under(o, func(i, room int) []string {
+	lines := t.Under(o.Width, o.Color, func(i, room int) []string {
 		c := chains[i]
 		var out []string
 		for j := 1; j < len(c.Links); j++ {
@@ -138,19 +140,19 @@ func (f *facts) chainLines(o Options, heading string, lock bool) []string {
 		if c.By == 0 {
 			return append(out, f.actIn(c.End, c.Func, blame.Object{}, room))
 		}
-		who := middle(clean(f.threadName(c.By)), max(8, room/2)) + ": "
-		return append(out, who+f.actIn(c.End, c.Func, blame.Object{}, max(8, room-columns(who))))
+		who := terminal.Middle(terminal.Clean(f.threadName(c.By)), max(8, room/2)) + ": "
+		return append(out, who+f.actIn(c.End, c.Func, blame.Object{}, max(8, room-terminal.Columns(who))))
 	})
-	t = &table{indent: 2}
-	t.more(n, len(chains))
-	return titled(o, heading, append(lines, t.lines(o)...))
+	t = &terminal.Table{Indent: 2}
+	more(t, n, len(chains))
+	return titled(o, heading, append(lines, t.Lines(o.Width, o.Color)...))
 }
 
 // linkText is "thread in function (mutex m)" in at most room columns.
 func (f *facts) linkText(l *blame.Link, room int) string {
 	text := whoWhere(f.threadName(l.Thread), l.Func, true, room)
 	if name := f.frames.Variable(l.Object.Addr); name != "" {
-		if more := " (" + l.Kind + " " + name + ")"; columns(text)+columns(more) <= room {
+		if more := " (" + l.Kind + " " + name + ")"; terminal.Columns(text)+terminal.Columns(more) <= room {
 			text += more
 		}
 	}
@@ -164,16 +166,16 @@ func (f *facts) deadlockLines(o Options) []string {
 	}
 	var lines []string
 	for _, d := range f.blame.Deadlocks {
-		lines = append(lines, fmt.Sprintf("  %s, for %s, to the end:", plural(uint64(len(d.Threads)), "thread"), inline(duration(int64(d.Until-d.Since)))))
+		lines = append(lines, fmt.Sprintf("  %s, for %s, to the end:", number.Plural(uint64(len(d.Threads)), "thread"), inline(duration(int64(d.Until-d.Since)))))
 		for i, h := range d.Threads {
 			next := d.Threads[(i+1)%len(d.Threads)].Thread
 			text := fmt.Sprintf("%s in %s waits for %s, which %s has", f.threadName(h.Thread), f.culprit(site{h.At.Stack, h.At.Hook}),
 				f.objectName(h.Object), f.threadName(next))
-			lines = append(lines, "    "+middle(clean(text), o.Width-4))
+			lines = append(lines, "    "+terminal.Middle(terminal.Clean(text), o.Width-4))
 		}
 	}
 	out := titled(o, "Deadlock", lines)
-	out[1] = paint(o.Color, red, "Deadlock")
+	out[1] = terminal.Paint(o.Color, terminal.Red, "Deadlock")
 	return out
 }
 
@@ -190,12 +192,12 @@ func (f *facts) inversionLines(o Options) []string {
 				mark = "  • "
 			}
 			text := fmt.Sprintf("%s in %s waited for %s while it had %s (%s)", f.threadName(x.Thread), f.culprit(site{x.At.Stack, x.At.Hook}),
-				f.objectName(x.Inner), f.objectName(x.Outer), plural(x.Count, "time"))
-			for j, l := range wrap("", []string{text}, o.Width-4) {
+				f.objectName(x.Inner), f.objectName(x.Outer), number.Plural(x.Count, "time"))
+			for j, l := range terminal.Wrap("", []string{text}, o.Width-4) {
 				if j > 0 {
 					mark = "      "
 				}
-				lines = append(lines, mark+middle(l, o.Width-columns(mark)))
+				lines = append(lines, mark+terminal.Middle(l, o.Width-terminal.Columns(mark)))
 			}
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/number"
+	"github.com/hbtrace/hbtrace/visualize/terminal"
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
@@ -45,10 +47,10 @@ func (f *facts) doubts(brief bool) []doubtLine {
 
 	var c []string
 	if d.Stacks > 0 {
-		c = append(c, fmt.Sprintf("%s CPU samples", group(uint64(f.weights.Total[weigh.Samples]))))
+		c = append(c, fmt.Sprintf("%s CPU samples", number.Count(uint64(f.weights.Total[weigh.Samples]))))
 		share := func(n uint64, what string) {
 			if n > 0 || !brief {
-				c = append(c, percent(float64(n), float64(d.Stacks))+" "+what)
+				c = append(c, number.Percent(float64(n), float64(d.Stacks))+" "+what)
 			}
 		}
 		share(d.Cut, "of stacks cut")
@@ -57,10 +59,10 @@ func (f *facts) doubts(brief bool) []doubtLine {
 		share(d.Unsymbolised, "without a symbol")
 		share(d.NoStack, "without a stack")
 		if cpu := f.weights.Total[weigh.CPU]; d.LateCPU > 0 && cpu > 0 {
-			c = append(c, percent(float64(d.LateCPU), float64(cpu))+" of CPU time sampled late, at the next call")
+			c = append(c, number.Percent(float64(d.LateCPU), float64(cpu))+" of CPU time sampled late, at the next call")
 		}
 		if cpu := f.weights.Total[weigh.CPU]; d.SharedCPU > 0 && cpu > 0 {
-			c = append(c, percent(float64(d.SharedCPU), float64(cpu))+" noticed late and placed by other samples of the same runs of work")
+			c = append(c, number.Percent(float64(d.SharedCPU), float64(cpu))+" noticed late and placed by other samples of the same runs of work")
 		}
 	}
 	line("samples", false, c)
@@ -68,20 +70,20 @@ func (f *facts) doubts(brief bool) []doubtLine {
 	if exact, sampled, unknown := f.covered(); exact+sampled+unknown > 0 {
 		whole := float64(exact + sampled + unknown)
 		line("time", false, []string{
-			inline(duration(exact+sampled+unknown)) + " of threads", percent(float64(exact), whole) + " exact intervals",
-			percent(float64(sampled), whole) + " sampled", percent(float64(unknown), whole) + " unknown",
+			inline(duration(exact+sampled+unknown)) + " of threads", number.Percent(float64(exact), whole) + " exact intervals",
+			number.Percent(float64(sampled), whole) + " sampled", number.Percent(float64(unknown), whole) + " unknown",
 		})
 	}
 
 	c = nil
 	count := func(n uint64, what string) {
 		if n > 0 {
-			c = append(c, plural(n, what))
+			c = append(c, number.Plural(n, what))
 		}
 	}
 	count(f.lost(), "record")
 	if n := len(c); n > 0 {
-		c[n-1] += fmt.Sprintf(" (%s)", percent(float64(f.lost()), float64(f.lost()+s.Records)))
+		c[n-1] += fmt.Sprintf(" (%s)", number.Percent(float64(f.lost()), float64(f.lost()+s.Records)))
 	}
 	count(s.Overwritten, "event")
 	if s.Overwritten > 0 {
@@ -94,13 +96,13 @@ func (f *facts) doubts(brief bool) []doubtLine {
 		c[len(c)-1] += " beyond the thread table"
 	}
 	if f.folded > 0 {
-		c = append(c, fmt.Sprintf("%s waits (%s) beyond the %s edges kept", group(f.folded), inline(duration(f.foldedN)), group(maxEdges)))
+		c = append(c, fmt.Sprintf("%s waits (%s) beyond the %s edges kept", number.Count(f.folded), inline(duration(f.foldedN)), number.Count(maxEdges)))
 	}
 	if n := f.unfollowed(); n > 0 {
-		c = append(c, group(n)+" waits, releases or ends of chains beyond what is followed")
+		c = append(c, number.Count(n)+" waits, releases or ends of chains beyond what is followed")
 	}
 	if f.odd > 0 {
-		c = append(c, plural(f.odd, "event")+" of an unknown kind")
+		c = append(c, number.Plural(f.odd, "event")+" of an unknown kind")
 	}
 	if !s.Complete {
 		c = append(c, "the recording was not closed: its end is missing")
@@ -112,16 +114,16 @@ func (f *facts) doubts(brief bool) []doubtLine {
 	}
 	c = nil
 	if s.SignalsSent > 0 || !brief {
-		c = append(c, plural(s.SignalsSent, "signal")+" sent")
+		c = append(c, number.Plural(s.SignalsSent, "signal")+" sent")
 	}
 	if s.SignalsFailed > 0 {
-		c = append(c, group(s.SignalsFailed)+" failed")
+		c = append(c, number.Count(s.SignalsFailed)+" failed")
 	}
 	if s.SignalsStuck > 0 {
-		c = append(c, group(s.SignalsStuck)+" never answered")
+		c = append(c, number.Count(s.SignalsStuck)+" never answered")
 	}
 	if s.Ticks > 0 {
-		c = append(c, fmt.Sprintf("%s of %s ticks missed", group(s.TicksMissed), group(s.Ticks+s.TicksMissed)))
+		c = append(c, fmt.Sprintf("%s of %s ticks missed", number.Count(s.TicksMissed), number.Count(s.Ticks+s.TicksMissed)))
 	}
 	line("sampler", false, c)
 
@@ -131,7 +133,7 @@ func (f *facts) doubts(brief bool) []doubtLine {
 		cost := func(t time.Duration, what string) {
 			x := what + " " + inline(duration(int64(t)))
 			if known {
-				x += fmt.Sprintf(" (%s)", percent(float64(t), float64(used)))
+				x += fmt.Sprintf(" (%s)", number.Percent(float64(t), float64(used)))
 			}
 			c = append(c, x)
 		}
@@ -151,10 +153,10 @@ func (f *facts) unseen() []string {
 	var c []string
 	s := f.stats
 	if s.ProcsUnslotted > 0 {
-		c = append(c, plural(s.ProcsUnslotted, "process")+" beyond the process table")
+		c = append(c, number.Plural(s.ProcsUnslotted, "process")+" beyond the process table")
 	}
 	if s.ProcsRefused > 0 {
-		c = append(c, plural(s.ProcsRefused, "process")+" refused to attach")
+		c = append(c, number.Plural(s.ProcsRefused, "process")+" refused to attach")
 	}
 	var sum trace.ProcDoubt
 	syncOnly, opaque, asked := 0, 0, 0
@@ -191,13 +193,13 @@ func (f *facts) unseen() []string {
 		c = append(c, who+" stopped recording: "+r)
 	}
 	if syncOnly > 0 {
-		c = append(c, plural(uint64(syncOnly), "process")+" could not be sampled (it keeps the signal for itself)")
+		c = append(c, number.Plural(uint64(syncOnly), "process")+" could not be sampled (it keeps the signal for itself)")
 	}
 	if asked > 0 {
-		c = append(c, plural(uint64(asked), "process")+" with a handler of its own for the sampling signal: asked at hooks instead, so its CPU samples lean towards them")
+		c = append(c, number.Plural(uint64(asked), "process")+" with a handler of its own for the sampling signal: asked at hooks instead, so its CPU samples lean towards them")
 	}
 	if opaque > 0 {
-		c = append(c, plural(uint64(opaque), "process")+" with mutexes that cannot be looked into")
+		c = append(c, number.Plural(uint64(opaque), "process")+" with mutexes that cannot be looked into")
 	}
 	for _, x := range []struct {
 		n    uint64
@@ -207,7 +209,7 @@ func (f *facts) unseen() []string {
 		{sum.AllocTableFull, "allocation"},
 	} {
 		if x.n > 0 {
-			c = append(c, plural(x.n, x.what))
+			c = append(c, number.Plural(x.n, x.what))
 		}
 	}
 	if sum.AllocTableFull > 0 {
@@ -225,25 +227,25 @@ func (f *facts) process(p *trace.Process) string {
 	return fmt.Sprintf("%s[%d]", name, p.PID)
 }
 
-// doubtText lays the doubts out; loss is red.
+// doubtText lays the doubts out; loss is terminal.Red.
 func (f *facts) doubtText(o Options, brief bool, budget int) []string {
 	var out []string
 	for _, d := range f.doubts(brief) {
-		color := dim
+		color := terminal.Dim
 		if d.bad {
-			color = red
+			color = terminal.Red
 		}
 		lead := fmt.Sprintf("%-10s", d.lead)
-		lines := wrap(lead, d.clauses, o.Width)
+		lines := terminal.Wrap(lead, d.clauses, o.Width)
 		for i, l := range lines {
 			if i == 0 {
-				l = paint(o.Color, color, lead) + l[len(lead):]
+				l = terminal.Paint(o.Color, color, lead) + l[len(lead):]
 			}
 			out = append(out, l)
 		}
 	}
 	if budget > 0 && len(out) > budget {
-		out = append(out[:budget-1], paint(o.Color, dim, fmt.Sprintf("%-10s%d more lines of doubt: hbtrace report --storage", "", len(out)-budget+1)))
+		out = append(out[:budget-1], terminal.Paint(o.Color, terminal.Dim, fmt.Sprintf("%-10s%d more lines of doubt: hbtrace report --storage", "", len(out)-budget+1)))
 	}
 	return out
 }

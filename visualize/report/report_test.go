@@ -16,6 +16,7 @@ import (
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/trace/tracetest"
+	"github.com/hbtrace/hbtrace/visualize/terminal"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -177,10 +178,10 @@ func TestFitsTheTerminal(t *testing.T) {
 						t.Errorf("%s: summary of %d lines", name, len(lines))
 					}
 					for _, l := range lines {
-						if columns(l) > width {
-							t.Errorf("%s %s: %d columns of %d: %q", name, v, columns(l), width, l)
+						if terminal.Columns(l) > width {
+							t.Errorf("%s %s: %d columns of %d: %q", name, v, terminal.Columns(l), width, l)
 						}
-						if strings.HasSuffix(l, " ") || clean(l) != l || !utf8.ValidString(l) {
+						if strings.HasSuffix(l, " ") || terminal.Clean(l) != l || !utf8.ValidString(l) {
 							t.Errorf("%s %s: not fit to print: %q", name, v, l)
 						}
 					}

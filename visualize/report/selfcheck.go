@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/number"
+	"github.com/hbtrace/hbtrace/visualize/terminal"
 )
 
 // checkFrom is the length from which a time blocked must be in the recording: hooks have thresholds, and a call that
@@ -108,7 +110,7 @@ func (s share) String() string {
 	if s < 0 {
 		return "–"
 	}
-	return percent(float64(s), 1)
+	return number.Percent(float64(s), 1)
 }
 
 // checkEdges compares who let waits of one kind go on with whom the kernel saw waking.
@@ -343,60 +345,60 @@ func (f *facts) selfCheckView(o Options) []string {
 	c := f.checked
 	if c == nil || c.Blocked == 0 && c.RunQueueNs == 0 {
 		out = append(out, "")
-		return f.end(append(out, wrap("", []string{"the kernel's own account is not in this recording: record with --kernel on, which needs root or CAP_BPF and CAP_PERFMON"}, o.Width)...), o)
+		return f.end(append(out, terminal.Wrap("", []string{"the kernel's own account is not in this recording: record with --kernel on, which needs root or CAP_BPF and CAP_PERFMON"}, o.Width)...), o)
 	}
 	from := inline(duration(c.FromNs))
-	t := &table{columns: []column{{flex: 1, plain: true}, {right: true}, {right: true}, {right: true}}, indent: 2}
-	t.add("blocked "+from+" or longer, by the kernel", group(c.Blocked), duration(c.BlockedNs), "")
-	t.add("  of it in a recorded wait or call", group(c.Recorded), duration(c.RecordedNs), c.RecallNs.String())
-	t.add("  of it on a futex, woken by a thread", group(c.FutexWaits), "", "")
-	t.add("    with a recorded releaser", group(c.FutexEdges), "", c.FutexRecall.String())
-	t.add("recorded waits and calls of "+from, group(c.Intervals), "", "")
-	t.add("  in which the thread left its CPU", group(c.Slept), "", c.Precision.String())
-	t.add("from a wait's start to leaving the CPU", "median", duration(c.StartMedianNs), "")
-	t.add("", "p99", duration(c.StartP99Ns), "")
-	t.add("from coming back to the wait's end", "median", duration(c.EndMedianNs), "")
-	t.add("", "p99", duration(c.EndP99Ns), "")
-	t.add("ready to run, without a CPU", "longest "+inline(duration(c.RunQueueMaxNs)), duration(c.RunQueueNs), "")
-	out = append(out, titled(o, "Recorded in the process, held against the kernel", t.lines(o))...)
+	t := &terminal.Table{Columns: []terminal.Column{{Flex: 1, Plain: true}, {Right: true}, {Right: true}, {Right: true}}, Indent: 2}
+	t.Add("blocked "+from+" or longer, by the kernel", number.Count(c.Blocked), duration(c.BlockedNs), "")
+	t.Add("  of it in a recorded wait or call", number.Count(c.Recorded), duration(c.RecordedNs), c.RecallNs.String())
+	t.Add("  of it on a futex, woken by a thread", number.Count(c.FutexWaits), "", "")
+	t.Add("    with a recorded releaser", number.Count(c.FutexEdges), "", c.FutexRecall.String())
+	t.Add("recorded waits and calls of "+from, number.Count(c.Intervals), "", "")
+	t.Add("  in which the thread left its CPU", number.Count(c.Slept), "", c.Precision.String())
+	t.Add("from a wait's start to leaving the CPU", "median", duration(c.StartMedianNs), "")
+	t.Add("", "p99", duration(c.StartP99Ns), "")
+	t.Add("from coming back to the wait's end", "median", duration(c.EndMedianNs), "")
+	t.Add("", "p99", duration(c.EndP99Ns), "")
+	t.Add("ready to run, without a CPU", "longest "+inline(duration(c.RunQueueMaxNs)), duration(c.RunQueueNs), "")
+	out = append(out, titled(o, "Recorded in the process, held against the kernel", t.Lines(o.Width, o.Color))...)
 
 	if len(c.Edges) > 0 {
-		t = &table{columns: []column{
-			{title: "waits for"}, {title: "releaser"}, {title: "waits", right: true}, {title: "same", right: true}, {title: "other", right: true},
-			{title: "outside", right: true}, {title: "no sleep", right: true}, {title: "unknown", right: true}, {title: "agree", right: true},
-		}, indent: 2}
+		t = &terminal.Table{Columns: []terminal.Column{
+			{Title: "waits for"}, {Title: "releaser"}, {Title: "waits", Right: true}, {Title: "same", Right: true}, {Title: "other", Right: true},
+			{Title: "outside", Right: true}, {Title: "no sleep", Right: true}, {Title: "unknown", Right: true}, {Title: "agree", Right: true},
+		}, Indent: 2}
 		for _, e := range c.Edges {
 			sure := "likely"
 			if e.Certain {
 				sure = "certain"
 			}
-			t.add(e.Kind, sure, group(e.Waits), group(e.Same), group(e.Other), group(e.Outside), group(e.Unwoken), group(e.Unknown), e.Agreement.String())
+			t.Add(e.Kind, sure, number.Count(e.Waits), number.Count(e.Same), number.Count(e.Other), number.Count(e.Outside), number.Count(e.Unwoken), number.Count(e.Unknown), e.Agreement.String())
 		}
-		out = append(out, titled(o, "Who let go, and whom the kernel saw waking", t.lines(o))...)
-		out = append(out, wrap("", []string{"A lock's releaser is who had it last; its waker may be an earlier one, from whom somebody else took it in between."}, o.Width)...)
+		out = append(out, titled(o, "Who let go, and whom the kernel saw waking", t.Lines(o.Width, o.Color))...)
+		out = append(out, terminal.Wrap("", []string{"A lock's releaser is who had it last; its waker may be an earlier one, from whom somebody else took it in between."}, o.Width)...)
 	}
 	n := min(o.Top, len(c.Missing))
 	if n > 0 {
-		t = &table{columns: []column{
-			{title: "total", right: true}, {title: "count", right: true}, {title: "in the kernel", flex: 1, plain: true}, {title: "called in", flex: 1},
-		}, indent: 2}
+		t = &terminal.Table{Columns: []terminal.Column{
+			{Title: "total", Right: true}, {Title: "count", Right: true}, {Title: "in the kernel", Flex: 1, Plain: true}, {Title: "called in", Flex: 1},
+		}, Indent: 2}
 		for _, m := range c.Missing[:n] {
-			t.add(duration(m.TotalNs), group(m.Count), cmp.Or(m.Kernel, "?"), m.Function)
+			t.Add(duration(m.TotalNs), number.Count(m.Count), cmp.Or(m.Kernel, "?"), m.Function)
 		}
-		t.more(n, len(c.Missing))
-		out = append(out, titled(o, "Blocked outside every recorded wait and call", t.lines(o))...)
+		more(t, n, len(c.Missing))
+		out = append(out, titled(o, "Blocked outside every recorded wait and call", t.Lines(o.Width, o.Color))...)
 	}
-	t = &table{columns: []column{
-		{title: "blocked", right: true}, {title: "not recorded", right: true}, {right: true}, {title: "no CPU", right: true}, {title: "thread", flex: 1, plain: true},
-	}, indent: 2}
+	t = &terminal.Table{Columns: []terminal.Column{
+		{Title: "blocked", Right: true}, {Title: "not recorded", Right: true}, {Right: true}, {Title: "no CPU", Right: true}, {Title: "thread", Flex: 1, Plain: true},
+	}, Indent: 2}
 	n = min(o.Top, len(c.Threads))
 	for _, th := range c.Threads[:n] {
-		t.add(duration(th.BlockedNs), duration(th.MissingNs), percent(float64(th.MissingNs), float64(th.BlockedNs)), duration(th.RunQueueNs), f.threadName(th.id))
+		t.Add(duration(th.BlockedNs), duration(th.MissingNs), number.Percent(float64(th.MissingNs), float64(th.BlockedNs)), duration(th.RunQueueNs), f.threadName(th.id))
 	}
-	t.more(n, len(c.Threads))
-	out = append(out, titled(o, "Threads", t.lines(o))...)
+	more(t, n, len(c.Threads))
+	out = append(out, titled(o, "Threads", t.Lines(o.Width, o.Color))...)
 	if c.LeftOut > 0 {
-		out = append(out, wrap("", []string{fmt.Sprintf("%s intervals were left out.", group(c.LeftOut))}, o.Width)...)
+		out = append(out, terminal.Wrap("", []string{fmt.Sprintf("%s intervals were left out.", number.Count(c.LeftOut))}, o.Width)...)
 	}
 	return f.end(out, o)
 }

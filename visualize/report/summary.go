@@ -5,6 +5,7 @@ package report
 import (
 	"strings"
 
+	"github.com/hbtrace/hbtrace/visualize/terminal"
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
@@ -21,7 +22,7 @@ type section struct {
 
 func (f *facts) summary(o Options) []string {
 	if len(f.kinds) > 0 && f.stats.Events == 0 && len(f.order) == 0 {
-		out := append(f.head(o), wrap("", []string{"nothing was recorded: hbtrace doctor says why"}, o.Width)...)
+		out := append(f.head(o), terminal.Wrap("", []string{"nothing was recorded: hbtrace doctor says why"}, o.Width)...)
 		return f.fit(o, out, nil, f.foot(o))
 	}
 	var sections []section
@@ -35,12 +36,12 @@ func (f *facts) summary(o Options) []string {
 	}
 	if len(sums) > 0 {
 		sections = append(sections, section{"CPU, by function", min(top, len(sums)), 2, func(n int) []string {
-			return f.cpuTable(sums, n, false).lines(o)
+			return f.cpuTable(sums, n, false).Lines(o.Width, o.Color)
 		}})
 	}
 	if places := f.places(); len(places) > 0 {
 		sections = append(sections, section{"Blocked", min(top, len(places)), 2, func(n int) []string {
-			return f.blockedTable(places, n, false).lines(o)
+			return f.blockedTable(places, n, false).Lines(o.Width, o.Color)
 		}})
 	}
 	if locks := contended(f.locks()); len(locks) > 0 {
@@ -50,13 +51,15 @@ func (f *facts) summary(o Options) []string {
 	}
 	if sites := f.allocSites(); len(sites) > 0 {
 		sections = append(sections, section{"Allocated", min(top, len(sites), 3), 1, func(n int) []string {
-			return f.allocTable(sites, n, false).lines(o)
+			return f.allocTable(sites, n, false).Lines(o.Width, o.Color)
 		}})
 	}
 	for i := range sections {
 		s := &sections[i]
 		heading, lines := s.heading, s.lines
-		s.lines = func(n int) []string { return append([]string{paint(o.Color, bold, heading)}, lines(n)...) }
+		s.lines = func(n int) []string {
+			return append([]string{terminal.Paint(o.Color, terminal.Bold, heading)}, lines(n)...)
+		}
 	}
 	return f.fit(o, f.head(o), sections, f.foot(o))
 }
@@ -96,7 +99,7 @@ func (f *facts) foot(o Options) []string {
 		out = append(out, lines...)
 	}
 	if o.Next != "" {
-		out = append(out, paint(o.Color, bold, "next      ")+clean(o.Next))
+		out = append(out, terminal.Paint(o.Color, terminal.Bold, "next      ")+terminal.Clean(o.Next))
 	}
 	return out
 }
@@ -106,10 +109,10 @@ func wrapWords(lead string, words []string, width int) []string {
 	var out []string
 	line := lead
 	for i, w := range words {
-		w = clean(w)
-		if i > 0 && columns(line)+2+columns(w) > width {
+		w = terminal.Clean(w)
+		if i > 0 && terminal.Columns(line)+2+terminal.Columns(w) > width {
 			out = append(out, line)
-			line = strings.Repeat(" ", columns(lead))
+			line = strings.Repeat(" ", terminal.Columns(lead))
 		} else if i > 0 {
 			line += "  "
 		}

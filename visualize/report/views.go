@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/number"
+	"github.com/hbtrace/hbtrace/visualize/terminal"
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
@@ -26,11 +28,11 @@ func (f *facts) head(o Options) []string {
 	case f.meta.ExitStatus >= 0:
 		first = append(first, fmt.Sprintf("exit status %d", f.meta.ExitStatus))
 	}
-	first = append(first, plural(uint64(len(f.procs)), "process")+", "+plural(uint64(len(f.src.Threads())), "thread"))
+	first = append(first, number.Plural(uint64(len(f.procs)), "process")+", "+number.Plural(uint64(len(f.src.Threads())), "thread"))
 	accounted := f.weights.Total[weigh.CPU]
 	if used, known := f.cpuUsed(); known {
 		c := fmt.Sprintf("CPU %s used, %s accounted for", inline(duration(used)), inline(duration(accounted)))
-		if p := percent(float64(accounted), float64(used)); p != "" {
+		if p := number.Percent(float64(accounted), float64(used)); p != "" {
 			c += " (" + p + ")"
 		}
 		first = append(first, c)
@@ -40,13 +42,13 @@ func (f *facts) head(o Options) []string {
 	if tail := f.weights.Doubt.TailCPU; tail > 0 {
 		first = append(first, inline(duration(tail))+" of it after threads' last samples")
 	}
-	out := []string{paint(o.Color, bold, "hbtrace: "+middle(clean(command), o.Width-9))}
-	return append(out, wrap("", first, o.Width)...)
+	out := []string{terminal.Paint(o.Color, terminal.Bold, "hbtrace: "+terminal.Middle(terminal.Clean(command), o.Width-9))}
+	return append(out, terminal.Wrap("", first, o.Width)...)
 }
 
 // titled puts a heading and a blank line before a table.
 func titled(o Options, heading string, lines []string) []string {
-	return append([]string{"", paint(o.Color, bold, middle(heading, o.Width))}, lines...)
+	return append([]string{"", terminal.Paint(o.Color, terminal.Bold, terminal.Middle(heading, o.Width))}, lines...)
 }
 
 // missing is what a view says where nothing of its kind was recorded.
@@ -55,13 +57,13 @@ func (f *facts) missing(o Options, what, feature string) []string {
 	if !slices.Contains(f.meta.Features, feature) {
 		hint += fmt.Sprintf(": record with -e %s to see them", strings.Join(append(slices.Clone(f.meta.Features), feature), ","))
 	}
-	return append([]string{""}, wrap("", []string{hint}, o.Width)...)
+	return append([]string{""}, terminal.Wrap("", []string{hint}, o.Width)...)
 }
 
 // more notes rows that were left out.
-func (t *table) more(shown, all int) {
+func more(t *terminal.Table, shown, all int) {
 	if all > shown {
-		t.add(fmt.Sprintf("… %s more", group(uint64(all-shown))))
+		t.Add(fmt.Sprintf("… %s more", number.Count(uint64(all-shown))))
 	}
 }
 
@@ -76,29 +78,29 @@ func (f *facts) cpuView(o Options) []string {
 	if len(sums) == 0 {
 		return f.end(append(out, f.missing(o, "CPU samples", "cpu")...), o)
 	}
-	return f.end(append(out, titled(o, "CPU time by function", f.cpuTable(sums, o.Top, true).lines(o))...), o)
+	return f.end(append(out, titled(o, "CPU time by function", f.cpuTable(sums, o.Top, true).Lines(o.Width, o.Color))...), o)
 }
 
-func (f *facts) cpuTable(sums []*sum, top int, module bool) *table {
-	t := &table{columns: []column{
-		{title: "self", right: true}, {right: true}, {title: "cumulative", right: true}, {right: true}, {title: "function", flex: 4},
-	}, indent: 2}
+func (f *facts) cpuTable(sums []*sum, top int, module bool) *terminal.Table {
+	t := &terminal.Table{Columns: []terminal.Column{
+		{Title: "self", Right: true}, {Right: true}, {Title: "cumulative", Right: true}, {Right: true}, {Title: "function", Flex: 4},
+	}, Indent: 2}
 	if module {
-		t.columns = append(t.columns, column{title: "module", flex: 1, plain: true})
+		t.Columns = append(t.Columns, terminal.Column{Title: "module", Flex: 1, Plain: true})
 	}
 	total := float64(f.weights.Total[weigh.CPU])
 	n := min(top, len(sums))
 	for _, s := range sums[:n] {
 		row := []string{
-			duration(s.self), percent(float64(s.self), total), duration(s.cum), percent(float64(s.cum), total), s.name,
+			duration(s.self), number.Percent(float64(s.self), total), duration(s.cum), number.Percent(float64(s.cum), total), s.name,
 		}
 		if module {
 			row = append(row, f.moduleName(s.module))
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
 	if module {
-		t.more(n, len(sums))
+		more(t, n, len(sums))
 	}
 	return t
 }
@@ -121,28 +123,28 @@ func (f *facts) blockedView(o Options) []string {
 	if len(places) == 0 {
 		return f.end(append(out, f.missing(o, "waits and blocking calls", "syscall")...), o)
 	}
-	out = append(out, titled(o, "Blocked, by function and call", f.blockedTable(places, o.Top, true).lines(o))...)
-	out = append(out, wrap("", []string{fmt.Sprintf("Waits shorter than %s and calls shorter than %s are not in it.",
+	out = append(out, titled(o, "Blocked, by function and call", f.blockedTable(places, o.Top, true).Lines(o.Width, o.Color))...)
+	out = append(out, terminal.Wrap("", []string{fmt.Sprintf("Waits shorter than %s and calls shorter than %s are not in it.",
 		inline(duration(f.meta.LockThresholdNs)), inline(duration(f.meta.CallThresholdNs)))}, o.Width)...)
 	out = append(out, f.chainLines(o, "What other waits were spent on in the end", false)...)
 	return f.end(out, o)
 }
 
-func (f *facts) blockedTable(places []*place, top int, all bool) *table {
-	t := &table{columns: []column{
-		{title: "total", right: true}, {title: "longest", right: true}, {title: "count", right: true},
-		{title: "call", flex: 1, plain: true}, {title: "in function", flex: 1},
-	}, indent: 2}
+func (f *facts) blockedTable(places []*place, top int, all bool) *terminal.Table {
+	t := &terminal.Table{Columns: []terminal.Column{
+		{Title: "total", Right: true}, {Title: "longest", Right: true}, {Title: "count", Right: true},
+		{Title: "call", Flex: 1, Plain: true}, {Title: "in function", Flex: 1},
+	}, Indent: 2}
 	n := min(top, len(places))
 	for _, p := range places[:n] {
 		call := p.call
 		if p.open > 0 {
 			call += " (unfinished)"
 		}
-		t.add(duration(p.total), duration(p.max), group(p.count), call, p.function)
+		t.Add(duration(p.total), duration(p.max), number.Count(p.count), call, p.function)
 	}
 	if all {
-		t.more(n, len(places))
+		more(t, n, len(places))
 	}
 	return t
 }
@@ -153,46 +155,46 @@ func (f *facts) allocView(o Options) []string {
 	if len(sites) == 0 {
 		return f.end(append(out, f.missing(o, "sampled allocations", "alloc")...), o)
 	}
-	out = append(out, titled(o, "Allocated, by function", f.allocTable(sites, o.Top, true).lines(o))...)
+	out = append(out, titled(o, "Allocated, by function", f.allocTable(sites, o.Top, true).Lines(o.Width, o.Color))...)
 	var objects, size, freed uint64
 	for _, t := range f.order {
 		objects += t.AllocObjects
 		size += t.AllocBytes
 		freed += t.FreeObjects
 	}
-	out = append(out, wrap("", []string{
-		fmt.Sprintf("Exact totals: %s objects, %s", group(objects), inline(byteSize(size))), group(freed) + " freed",
+	out = append(out, terminal.Wrap("", []string{
+		fmt.Sprintf("Exact totals: %s objects, %s", number.Count(objects), inline(byteSize(size))), number.Count(freed) + " freed",
 		"the table is estimated from one sample per " + inline(byteSize(f.meta.AllocPeriod)) + " on average",
 	}, o.Width)...)
 	return f.end(out, o)
 }
 
-func (f *facts) allocTable(sites []*allocSite, top int, all bool) *table {
-	t := &table{columns: []column{
-		{title: "bytes", right: true}, {right: true}, {title: "objects", right: true}, {title: "still in use", right: true},
-		{title: "function", flex: 1},
-	}, indent: 2}
+func (f *facts) allocTable(sites []*allocSite, top int, all bool) *terminal.Table {
+	t := &terminal.Table{Columns: []terminal.Column{
+		{Title: "bytes", Right: true}, {Right: true}, {Title: "objects", Right: true}, {Title: "still in use", Right: true},
+		{Title: "function", Flex: 1},
+	}, Indent: 2}
 	n := min(top, len(sites))
 	total := float64(f.weights.Total[weigh.AllocSpace])
 	for _, a := range sites[:n] {
-		t.add(byteSize(uint64(max(0, a.space))), percent(float64(a.space), total), group(uint64(max(0, a.objects))),
+		t.Add(byteSize(uint64(max(0, a.space))), number.Percent(float64(a.space), total), number.Count(uint64(max(0, a.objects))),
 			byteSize(uint64(max(0, a.inuse))), a.function)
 	}
 	if all {
-		t.more(n, len(sites))
+		more(t, n, len(sites))
 	}
 	return t
 }
 
 func (f *facts) threadsView(o Options) []string {
-	t := &table{columns: []column{
-		{title: "CPU", right: true}, {title: "locks", right: true}, {title: "waits", right: true}, {title: "calls", right: true},
-		{title: "exact", right: true}, {title: "sampled", right: true}, {title: "unknown", right: true},
-		{title: "thread", flex: 3, plain: true},
-	}, indent: 2}
+	t := &terminal.Table{Columns: []terminal.Column{
+		{Title: "CPU", Right: true}, {Title: "locks", Right: true}, {Title: "waits", Right: true}, {Title: "calls", Right: true},
+		{Title: "exact", Right: true}, {Title: "sampled", Right: true}, {Title: "unknown", Right: true},
+		{Title: "thread", Flex: 3, Plain: true},
+	}, Indent: 2}
 	if o.Width >= 100 {
-		t.columns = append(t.columns, column{title: "samples", right: true}, column{title: "allocated", right: true},
-			column{title: "lost", right: true}, column{title: "process", flex: 2, plain: true})
+		t.Columns = append(t.Columns, terminal.Column{Title: "samples", Right: true}, terminal.Column{Title: "allocated", Right: true},
+			terminal.Column{Title: "lost", Right: true}, terminal.Column{Title: "process", Flex: 2, Plain: true})
 	}
 	threads := f.order[:min(o.Top, len(f.order))]
 	for _, th := range threads {
@@ -200,7 +202,7 @@ func (f *facts) threadsView(o Options) []string {
 		whole := float64(c.Exact + c.Sampled + c.Unknown)
 		row := []string{
 			duration(th.cpu + th.tail), duration(th.locked), duration(th.waited), duration(th.called),
-			percent(float64(c.Exact), whole), percent(float64(c.Sampled), whole), percent(float64(c.Unknown), whole),
+			number.Percent(float64(c.Exact), whole), number.Percent(float64(c.Sampled), whole), number.Percent(float64(c.Unknown), whole),
 			f.threadName(th.ID),
 		}
 		if o.Width >= 100 {
@@ -208,12 +210,12 @@ func (f *facts) threadsView(o Options) []string {
 			if p := f.procs[th.Proc]; p != nil {
 				proc = f.process(p)
 			}
-			row = append(row, group(th.samples), byteSize(th.AllocBytes), group(max(th.lost, th.Lost)), proc)
+			row = append(row, number.Count(th.samples), byteSize(th.AllocBytes), number.Count(max(th.lost, th.Lost)), proc)
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
-	t.more(len(threads), len(f.order))
-	out := append(f.head(o), titled(o, "Threads: time used, time blocked, how much of it is known", t.lines(o))...)
+	more(t, len(threads), len(f.order))
+	out := append(f.head(o), titled(o, "Threads: time used, time blocked, how much of it is known", t.Lines(o.Width, o.Color))...)
 	return f.end(out, o)
 }
 
@@ -223,41 +225,41 @@ var kindNames = [trace.KindOff + 1]string{
 
 func (f *facts) storageView(o Options) []string {
 	s := f.stats
-	t := &table{columns: []column{{flex: 1, plain: true}, {right: true}, {right: true}, {right: true}}, indent: 2}
+	t := &terminal.Table{Columns: []terminal.Column{{Flex: 1, Plain: true}, {Right: true}, {Right: true}, {Right: true}}, Indent: 2}
 	each := func(bytes, n uint64) string {
 		if n == 0 {
 			return ""
 		}
 		return fmt.Sprintf("%.1f B each", float64(bytes)/float64(n))
 	}
-	t.add("records drained from the ring", group(s.Records), byteSize(s.RecordBytes), each(s.RecordBytes, s.Records))
-	t.add("events stored", group(s.Events), byteSize(s.EventBytes), each(s.EventBytes, s.Events))
+	t.Add("records drained from the ring", number.Count(s.Records), byteSize(s.RecordBytes), each(s.RecordBytes, s.Records))
+	t.Add("events stored", number.Count(s.Events), byteSize(s.EventBytes), each(s.EventBytes, s.Events))
 	for k, n := range f.kinds {
 		if n > 0 {
-			t.add("  "+strings.ReplaceAll(kindNames[k], "_", " "), group(n), "", percent(float64(n), float64(max(s.Events, 1))))
+			t.Add("  "+strings.ReplaceAll(kindNames[k], "_", " "), number.Count(n), "", number.Percent(float64(n), float64(max(s.Events, 1))))
 		}
 	}
 	if s.Samples > 0 {
-		t.add("samples taken", group(s.Samples), "", "")
-		t.add("  kept, equal neighbours merged", group(s.SampleEvents), byteSize(s.SampleBytes),
+		t.Add("samples taken", number.Count(s.Samples), "", "")
+		t.Add("  kept, equal neighbours merged", number.Count(s.SampleEvents), byteSize(s.SampleBytes),
 			fmt.Sprintf("%.1f B a sample", float64(s.SampleBytes)/float64(s.Samples)))
 	}
-	t.add("stack nodes", group(s.Nodes), "", "")
+	t.Add("stack nodes", number.Count(s.Nodes), "", "")
 	if s.NodesCap > 0 {
-		t.add("  in a table for "+group(s.NodesCap), "", byteSize(s.NodeBytes), "")
-		t.add("  taken out of it, unused", group(s.NodesCollected), "", "")
+		t.Add("  in a table for "+number.Count(s.NodesCap), "", byteSize(s.NodeBytes), "")
+		t.Add("  taken out of it, unused", number.Count(s.NodesCollected), "", "")
 	}
 	if s.HistoryBytes > 0 {
-		t.add("history in the buffer", "", byteSize(s.HistoryBytes), duration(int64(s.HistoryNs)))
+		t.Add("history in the buffer", "", byteSize(s.HistoryBytes), duration(int64(s.HistoryNs)))
 	}
-	t.add("events overwritten", group(s.Overwritten), "", percent(float64(s.Overwritten), float64(s.Events+s.Overwritten)))
-	t.add("records lost in agents", group(s.Lost), "", percent(float64(s.Lost), float64(s.Records+s.Lost)))
-	t.add("sequence gaps", group(s.Gaps), "", "")
-	t.add("broken records skipped", group(s.Broken), "", "")
-	t.add("sub-buffers lost", group(s.SubbufsLost), "", "")
+	t.Add("events overwritten", number.Count(s.Overwritten), "", number.Percent(float64(s.Overwritten), float64(s.Events+s.Overwritten)))
+	t.Add("records lost in agents", number.Count(s.Lost), "", number.Percent(float64(s.Lost), float64(s.Records+s.Lost)))
+	t.Add("sequence gaps", number.Count(s.Gaps), "", "")
+	t.Add("broken records skipped", number.Count(s.Broken), "", "")
+	t.Add("sub-buffers lost", number.Count(s.SubbufsLost), "", "")
 	if !f.meta.Started.IsZero() {
-		t.add("recorded by "+f.meta.Version+" on "+f.meta.Host, f.meta.Started.UTC().Format(time.DateTime), "", "")
+		t.Add("recorded by "+f.meta.Version+" on "+f.meta.Host, f.meta.Started.UTC().Format(time.DateTime), "", "")
 	}
-	out := append(f.head(o), titled(o, "Storage", t.lines(o))...)
+	out := append(f.head(o), titled(o, "Storage", t.Lines(o.Width, o.Color))...)
 	return append(append(out, ""), f.doubtText(o, false, 0)...)
 }

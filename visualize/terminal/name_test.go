@@ -1,4 +1,4 @@
-package report
+package terminal
 
 import (
 	"testing"
@@ -34,8 +34,8 @@ func TestShorten(t *testing.T) {
 		{"長長長長長", 7, "長…長長"},
 		{"x", 0, ""},
 	} {
-		if got := shorten(tt.name, tt.n); got != tt.want {
-			t.Errorf("shorten(%q, %d) = %q, want %q", tt.name, tt.n, got, tt.want)
+		if got := Shorten(tt.name, tt.n); got != tt.want {
+			t.Errorf("Shorten(%q, %d) = %q, want %q", tt.name, tt.n, got, tt.want)
 		}
 	}
 }
@@ -46,41 +46,12 @@ func FuzzShorten(f *testing.F) {
 	f.Add("a\u0301\u202e\xff長<>((", 3)
 	f.Fuzz(func(t *testing.T, name string, n int) {
 		n %= 300
-		got := shorten(name, n)
-		if columns(got) > max(n, 0) || !utf8.ValidString(got) || clean(got) != got {
-			t.Errorf("shorten(%q, %d) = %q: %d columns", name, n, got, columns(got))
+		got := Shorten(name, n)
+		if Columns(got) > max(n, 0) || !utf8.ValidString(got) || Clean(got) != got {
+			t.Errorf("Shorten(%q, %d) = %q: %d columns", name, n, got, Columns(got))
 		}
-		if columns(clean(name)) <= n && got != clean(name) {
-			t.Errorf("shorten(%q, %d) = %q although it fits", name, n, got)
+		if Columns(Clean(name)) <= n && got != Clean(name) {
+			t.Errorf("Shorten(%q, %d) = %q although it fits", name, n, got)
 		}
 	})
-}
-
-func TestNumbers(t *testing.T) {
-	for ns, want := range map[int64]string{
-		0: "0 s ", 999: "999 ns", 1000: "1.00 µs", 12_345: "12.3 µs", 999_499: "999 µs", 999_500: "1.00 ms", 1_500_000_000: "1.50 s ",
-		99_949_000_000: "99.9 s ", 100_000_000_000: "1m40s", 3_599_600_000_000: "1h00m", 90_000_000_000_000: "25h00m", -5: "-5 ns",
-	} {
-		if got := duration(ns); got != want {
-			t.Errorf("duration(%d) = %q, want %q", ns, got, want)
-		}
-	}
-	for n, want := range map[uint64]string{0: "0 B  ", 1023: "1023 B  ", 1536: "1.50 KiB", 1 << 20: "1.00 MiB", 1<<64 - 1: "16.0 EiB"} {
-		if got := byteSize(n); got != want {
-			t.Errorf("byteSize(%d) = %q, want %q", n, got, want)
-		}
-	}
-	for _, tt := range []struct {
-		part, whole float64
-		want        string
-	}{{1, 1e6, "<0.1 %"}, {999_999, 1e6, "99.9 %"}, {1, 1, "100 %"}, {0, 5, "0.0 %"}, {1, 0, ""}, {1, 3, "33.3 %"}} {
-		if got := percent(tt.part, tt.whole); got != tt.want {
-			t.Errorf("percent(%v, %v) = %q, want %q", tt.part, tt.whole, got, tt.want)
-		}
-	}
-	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 1<<64 - 1: "18,446,744,073,709,551,615"} {
-		if got := group(n); got != want {
-			t.Errorf("group(%d) = %q, want %q", n, got, want)
-		}
-	}
 }

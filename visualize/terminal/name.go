@@ -1,6 +1,6 @@
 // Names as a terminal can show them: harmless, and cut where a reader misses least.
 
-package report
+package terminal
 
 import (
 	"strings"
@@ -10,9 +10,9 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/names"
 )
 
-// clean makes arbitrary bytes fit to print: invalid UTF-8, control characters and characters that reorder text
+// Clean makes arbitrary bytes fit to print: invalid UTF-8, control characters and characters that reorder text
 // become U+FFFD or a space, so that no name can move the cursor or forge a line.
-func clean(s string) string {
+func Clean(s string) string {
 	ok := true
 	for _, r := range s {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -59,8 +59,8 @@ func runeColumns(r rune) int {
 	return 1
 }
 
-// columns is the number of terminal columns that s takes.
-func columns(s string) int {
+// Columns is the number of terminal columns that s takes.
+func Columns(s string) int {
 	n := 0
 	for _, r := range s {
 		n += runeColumns(r)
@@ -68,34 +68,34 @@ func columns(s string) int {
 	return n
 }
 
-// shorten fits a function's name into n columns. It gives up, in this order: the type that it returns, the
+// Shorten fits a function's name into n columns. It gives up, in this order: the type that it returns, the
 // parameter list and Rust's hash, template arguments, leading namespaces, and at last the middle. What was given up shows as "…".
-func shorten(name string, n int) string {
-	name = clean(name)
-	if columns(name) <= n {
+func Shorten(name string, n int) string {
+	name = Clean(name)
+	if Columns(name) <= n {
 		return name
 	}
 	if len(name) > names.Longest {
-		return middle(name, n)
+		return Middle(name, n)
 	}
 	name = names.Bare(name)
-	if columns(name) <= n {
+	if Columns(name) <= n {
 		return name
 	}
 	name = names.FoldArguments(name)
-	for columns(name) > n {
+	for Columns(name) > n {
 		rest, ok := names.DropNamespace(name)
-		if !ok || columns(rest) < n/2 && columns(rest) < 8 {
+		if !ok || Columns(rest) < n/2 && Columns(rest) < 8 {
 			break
 		}
 		name = rest
 	}
-	return middle(name, n)
+	return Middle(name, n)
 }
 
-// middle cuts s to n columns, leaving its beginning and, a little more, its end.
-func middle(s string, n int) string {
-	if columns(s) <= n {
+// Middle cuts s to n columns, leaving its beginning and, a little more, its end.
+func Middle(s string, n int) string {
+	if Columns(s) <= n {
 		return s
 	}
 	if n <= 1 {
