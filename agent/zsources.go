@@ -43,10 +43,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "c158879b6eefce34308c9d6e0331c878debd2e718783c1a8023e41f4fa3d7641"
+const sourcesSHA256 = "e28ecdfe1c9b67a24a61aa8a58f1010565b49e92d741ca13b296703854727fbc"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "88c5bd4cd07d1898c1a605be90b24291a6d479aeb9356fa285150f80de8e6e48",
+	"agent/hbagent_linux_amd64.so": "303239878fa49f7d7762b30be5e13a4f61c8767a66865a30641b8028b8630f86",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -4,6 +4,7 @@
 #define HB_COND_H
 
 #include "hooks/call.h"
+#include "hooks/exec.h"
 #include "hooks/lock.h"
 
 /* Waiting on a condition lets go of its mutex first: leave that baton too. Cancellation may unwind through. */
@@ -211,6 +212,8 @@ HB_EXPORT long syscall(long n, long a, long b, long c, long d, long e, long f) {
     if (op & HB_FUTEX_WAKES) return hb_futex_wake(n, a, b, c, d, e, f);
   } else if (hb_sleeper(n) && hb_load_relaxed(&hb.on) && (n != HB_SYS_io_uring_enter || c > 0)) { /* c: completions waited for */
     return hb_syscall_sleeps(n, a, b, c, d, e, f);
+  } else if (HB_UNLIKELY(n == HB_SYS_execve || n == HB_SYS_execveat)) {
+    return hb_exec_syscall(n, a, b, c, d, e, f);
   }
   return ((hb_syscall_fn)hb_real.syscall)(n, a, b, c, d, e, f);
 }

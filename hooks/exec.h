@@ -86,28 +86,33 @@ static char *const *hb_exec_environ(struct hb_exec *x, char *const *env) {
   return out;
 }
 
-#define HB_GATE_SPINS 100000000 /* about 0.1 s: a sampler that takes longer to send one signal is dead */
+#define HB_GATE_LIMIT_NS 2000000000u /* a sampler that takes longer to send one signal is dead, or stopped */
 
-/* With a real-time sampling signal, whose default action is to kill: nobody sends one from here on, and what is in flight for
- * this thread is taken. What is pending on others dies with them. Returns whether there is something to undo. hook
- * path; a vfork child passes by, nobody signals it */
+/* With a real-time sampling signal, whose default action is to kill: nobody sends one to this process from here on, and what
+ * is in flight for this thread is taken. (What is pending on others dies with them; but one that is sent to the
+ * first thread's id later would meet us under it.) Returns what hb_exec_ungate has to undo. hook path; a vfork child
+ * passes by, nobody signals it */
 static int hb_exec_gate(struct hb_block *b) {
   struct hb_tls *t = hb_self();
-  if (hb.signal < 32 || !hb_load_relaxed(&hb.on) || !hb_load_relaxed(&hb.wiped->alive) || !t->slot ||
-      (uint32_t)hb_sys1(HB_SYS_gettid, 0) != t->slot->tid)
+  if (hb.signal < 32 || !hb_load_relaxed(&hb.on) || !hb_load_relaxed(&hb.wiped->alive) ||
+      (uint32_t)hb_sys1(HB_SYS_getpid, 0) != hb.slot->pid)
     return 0;
-  for (uint32_t i = 0; i < HB_GATE_SPINS; i++) {
-    uint32_t open = HB_GATE_OPEN;
-    if (hb_cas_seq(&hb.slot->gate, &open, (uint32_t)HB_GATE_EXEC) || open == HB_GATE_EXEC) break;
+  atomic_fetch_add_explicit(&hb.slot->gate, (uint32_t)HB_GATE_EXEC, memory_order_seq_cst);
+  uint64_t from = hb_now_ns();
+  for (uint32_t i = 1; hb_load_acquire(&hb.slot->gate) & HB_GATE_SENDING; i++) {
+    if (i % 1024) continue;
+    if (hb_now_ns() - from > HB_GATE_LIMIT_NS) break;
+    hb_sys1(HB_SYS_sched_yield, 0);
   }
+  if (!t->slot || (uint32_t)hb_sys1(HB_SYS_gettid, 0) != t->slot->tid) return 1;
   hb_block_enter(t, t->slot, b, HB_FRAME);
-  return 1;
+  return 2;
 }
 
-static void hb_exec_ungate(struct hb_block *b) {
+static void hb_exec_ungate(struct hb_block *b, int gated) {
   struct hb_tls *t = hb_self();
-  hb_block_leave(t, t->slot, b);
-  hb_store_release(&hb.slot->gate, (uint32_t)HB_GATE_OPEN);
+  if (gated == 2) hb_block_leave(t, t->slot, b);
+  if (gated) hb_sub_relaxed(&hb.slot->gate, (uint32_t)HB_GATE_EXEC);
 }
 
 /* After an exec that failed. hook path */
@@ -128,7 +133,7 @@ HB_EXPORT int execve(const char *path, hb_strings argv, hb_strings env) {
   struct hb_block b;
   int gated = hb_exec_gate(&b);
   int r = hb_exec_failed(&x, real(path, argv, hb_exec_environ(&x, env)));
-  if (gated) hb_exec_ungate(&b);
+  hb_exec_ungate(&b, gated);
   return r;
 }
 
@@ -142,7 +147,7 @@ HB_EXPORT int execvpe(const char *file, hb_strings argv, hb_strings env) {
   struct hb_block b;
   int gated = hb_exec_gate(&b);
   int r = hb_exec_failed(&x, real(file, argv, hb_exec_environ(&x, env)));
-  if (gated) hb_exec_ungate(&b);
+  hb_exec_ungate(&b, gated);
   return r;
 }
 
@@ -156,7 +161,7 @@ HB_EXPORT int fexecve(int fd, hb_strings argv, hb_strings env) {
   struct hb_block b;
   int gated = hb_exec_gate(&b);
   int r = hb_exec_failed(&x, real(fd, argv, hb_exec_environ(&x, env)));
-  if (gated) hb_exec_ungate(&b);
+  hb_exec_ungate(&b, gated);
   return r;
 }
 
@@ -168,7 +173,21 @@ HB_EXPORT int execveat(int dir, const char *path, hb_strings argv, hb_strings en
   struct hb_block b;
   int gated = hb_exec_gate(&b);
   int r = hb_exec_failed(&x, real(dir, path, argv, hb_exec_environ(&x, env), flags));
-  if (gated) hb_exec_ungate(&b);
+  hb_exec_ungate(&b, gated);
+  return r;
+}
+
+/* By number, through syscall(2). */
+static HB_NOINLINE long hb_exec_syscall(long n, long a, long b, long c, long d, long e, long f) {
+  typedef long (*fn)(long, long, long, long, long, long, long);
+  fn real = (fn)hb_real.syscall;
+  struct hb_exec x;
+  struct hb_block block;
+  int gated = hb_exec_gate(&block);
+  long *env = n == HB_SYS_execve ? &c : &d;
+  *env = (long)hb_exec_environ(&x, (hb_strings)*env);
+  long r = hb_exec_failed(&x, (int)real(n, a, b, c, d, e, f));
+  hb_exec_ungate(&block, gated);
   return r;
 }
 

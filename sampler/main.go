@@ -75,6 +75,9 @@ func newLoop(seg *segment.Segment, ctl *control) (*loop, error) {
 	}
 	l.info = sigInfo{signo: int32(c.Signal), code: siQueue, pid: int32(unix.Getpid()), uid: uint32(unix.Getuid())}
 	l.signalBit = 1 << (c.Signal - 1)
+	for i := range l.procs { // what a sampler that died while it sent has left
+		seg.Proc(i).Gate.And(^uint32(segment.GateSending))
+	}
 	return l, nil
 }
 

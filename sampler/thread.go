@@ -230,7 +230,7 @@ func (l *loop) ask(i int, proc uint32, t *thread, s *segment.Thread, p *proc, ki
 		if !gate.CompareAndSwap(segment.GateOpen, segment.GateSending) {
 			return false
 		}
-		defer gate.CompareAndSwap(segment.GateSending, segment.GateOpen)
+		defer gate.And(^uint32(segment.GateSending))
 	}
 	s.Ask.Store(kind)
 	s.AskedNs.Store(uint64(now))

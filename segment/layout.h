@@ -99,8 +99,9 @@ enum { HB_PROC_FREE, HB_PROC_CLAIMING, HB_PROC_LIVE, HB_PROC_EXITED };
 #define HB_PROCF_NO_RSEQ 32u
 
 /* hb_proc.gate. A real-time signal kills a program that has just been exec'ed, since nobody handles it there: sampler and
- * agent exclude each other. The sampler's SENDING lasts a few microseconds. */
-enum { HB_GATE_OPEN, HB_GATE_SENDING /* sampler, CAS from OPEN, stores OPEN */, HB_GATE_EXEC /* agent, CAS from OPEN */ };
+ * agent exclude each other. The sampler sends only after it has won OPEN -> SENDING, a few microseconds long; threads that exec
+ * add EXEC each, wait for SENDING to go, and take it back when the exec failed. */
+enum { HB_GATE_OPEN, HB_GATE_SENDING = 1 /* bit, sampler */, HB_GATE_EXEC = 2 /* added, agent */ };
 
 /* hb_proc.disabled: why the agent stopped recording in this process; 0 = it records */
 enum {

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "3d7ab8c72f33c2ab843312cf83d0ecf9c92fdd1a69cc1b39ae08ffb291b58a22"
+const layoutSHA256 = "77e7f890b62f5728101997e9b82824e943c4537e568151a356653ff5899eecad"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC

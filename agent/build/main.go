@@ -1,11 +1,15 @@
 // Command build compiles the agent and writes what the repository commits of it: the shared objects, and
 // agent/zsources.go with the hash of the sources that they were made from. Run it from anywhere inside the
 // module: go run ./agent/build. It needs gcc; the same gcc gives the same bytes.
+//
+// With -o FILE it writes the agent there and nothing else; headers in the folder of -overlay take the place of the
+// repository's of the same path. So tests make agents that are broken on purpose (internal/testprog/mutant_test.go).
 package main
 
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"go/format"
 	"os"
@@ -43,7 +47,14 @@ var objects = []object{
 }
 
 func main() {
-	if err := build(); err != nil {
+	overlay := flag.String("overlay", "", "folder of headers to use instead of the repository's; needs -o")
+	out := flag.String("o", "", "write the agent to this file, and nothing of the repository")
+	flag.Parse()
+	run := build
+	if *out != "" || *overlay != "" {
+		run = func() error { return buildOther(*overlay, *out) }
+	}
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "agent/build:", err)
 		os.Exit(1)
 	}
@@ -91,6 +102,30 @@ func build() error {
 		}
 	}
 	return writeSources(list, sum, made)
+}
+
+// buildOther compiles the agent with other headers, to another place.
+func buildOther(overlay, out string) error {
+	root, err := freshness.Root()
+	if err != nil {
+		return err
+	}
+	if out == "" {
+		return errors.New("-overlay without -o: name the file to write")
+	}
+	if out, err = filepath.Abs(out); err != nil {
+		return err
+	}
+	if overlay, err = filepath.Abs(overlay); err != nil {
+		return err
+	}
+	if err := os.Chdir(root); err != nil {
+		return err
+	}
+	args := []string{"-I" + overlay, "-I."}
+	args = append(append(args, objects[0].flags...), "-Wno-error", "-w", "-o", out, objects[0].source)
+	_, err = gcc(args...)
+	return err
 }
 
 func gcc(args ...string) ([]byte, error) {

@@ -31,6 +31,8 @@ type behaviour struct {
 	oldGlibc  bool // compiled and run with glibc 2.31
 	// hard: sampled 10,000 times a second, so that signals fall everywhere
 	hard bool
+	// flags go to hbtrace run
+	flags []string
 	// anyStderr: stderr is not compared: sanitizers print addresses.
 	anyStderr bool
 	// what its recording must hold, at least
@@ -42,6 +44,8 @@ type behaviour struct {
 }
 
 func behaviours() []behaviour {
+	// A real-time sampling signal, whose default action is to kill; SIGRTMIN is 34 in every C library here.
+	rt := []string{"--signal", "rtmin+3"}
 	big := bytes.Repeat([]byte("0123456789abcdef\x00\n\xff"), 30000)
 	list := []behaviour{
 		{name: "hello", program: "hello", args: []string{"a b", "", "--", "-q", "é"}},
@@ -148,6 +152,21 @@ func behaviours() []behaviour {
 		{name: "exceptions-hard", program: "exceptions", hard: true},
 		{name: "altstack-hard", program: "altstack", hard: true},
 		{name: "fcontext-hard", program: "fcontext", hard: true},
+
+		// Without the gate before exec (hooks/exec.h) the first three are killed by the sampling signal.
+		{name: "execstorm-rt", program: "execstorm", args: []string{"120", "1000000"}, hard: true, flags: rt, code: 13, procs: 121, threads: 300},
+		{name: "execthread-rt", program: "execthread", args: []string{"6"}, hard: true, flags: rt, code: 11, procs: 7, threads: 20},
+		{name: "execchain-rt", program: "execchain", args: []string{"9"}, hard: true, flags: rt, code: 17, procs: 10},
+		{name: "execstorm", program: "execstorm", args: []string{"40", "1000000"}, hard: true, code: 13, procs: 41},
+		{name: "storm-exec-rt", program: "storm", args: []string{"exec", "100"}, hard: true, flags: rt, code: 6, procs: 101},
+		{name: "storm-fork-rt", program: "storm", args: []string{"fork", "200"}, hard: true, flags: rt, code: 6, procs: 201},
+		{name: "spawn-rt", program: "spawn", hard: true, flags: rt, procs: 12},
+		{name: "eintr-rt", program: "eintr", hard: true, flags: rt},
+		{name: "maskall-rt", program: "maskall", hard: true, flags: rt, threads: 3},
+		{name: "sigstorm-rt", program: "sigstorm", hard: true, flags: rt, threads: 5},
+		{name: "conformsignals-rt", program: "conformsignals", hard: true, flags: rt},
+		{name: "sigurg-rt", program: "sigurg", hard: true, flags: rt},
+		{name: "own-signal-rt", program: "sigurg", build: []string{"-DSIG=(SIGRTMIN+3)"}, hard: true, flags: rt},
 
 		// another libc, and none to interpose on
 		{name: "musl-hello", program: "hello", build: []string{"cc=musl-gcc"}},

@@ -42,7 +42,8 @@ func TestTraced(t *testing.T) {
 			if b.hard {
 				freq = "10000"
 			}
-			c.Args = append([]string{hb, "run", "-q", "-F", freq, "-o", prefix, "--"}, c.Args...)
+			run := append([]string{hb, "run", "-q", "-F", freq, "-o", prefix}, b.flags...)
+			c.Args = append(append(run, "--"), c.Args...)
 			r := Start(t, c)
 			traced := r.Wait(t)
 			r.CheckNothingLeft(t)
