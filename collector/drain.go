@@ -116,7 +116,7 @@ func (s *session) pipeline() error {
 	s.ring = concurrentring.NewReader(s.seg)
 	s.stacks = stacktable.New(stacktable.Options{MaxNodes: s.opt.maxNodes})
 	// One slot: all events come from one goroutine, and so stay in the order that the assembler gives them.
-	s.buf, err = blockbuf.New(blockbuf.Options{Bytes: s.opt.BufferBytes})
+	s.buf, err = blockbuf.New(blockbuf.Options{Bytes: s.opt.BufferBytes, BlockBytes: blockBytes})
 	if err != nil {
 		return fmt.Errorf("make a history of %d bytes: %w", s.opt.BufferBytes, err)
 	}
@@ -271,9 +271,13 @@ func (s *session) progress(begun time.Time) Progress {
 	}
 }
 
+// blockBytes is the history's block, and so about what a batch has before it is compressed: each batch begins with nothing
+// known, which at 4 KiB is a tenth of it.
+const blockBytes = 32 << 10
+
 // batchBytes is what a batch may have grown to when it goes into the history: with one more event and what the block
 // buffer adds it fills a block.
-const batchBytes = blockbuf.DefaultBlockBytes - 64 - tracefile.MaxEventBytes
+const batchBytes = blockBytes - 64 - tracefile.MaxEventBytes
 
 // event takes an assembled event into the history.
 func (s *session) event(e *trace.Event) {

@@ -5,16 +5,19 @@
 //	section  for each batch: its length, the batch
 //	batch    count uint16 (little endian), then for each event: number fields
 //	         number: of the event's shape, in order of appearance in the batch; a new shape follows its number
-//	shape    kind uint8, flags, hook, mask, like
+//	shape    from, then kind uint8, flags, hook, mask, like: all where from is 0, else differs uint8, which says which
+//	         of them follow; the others are those of shape from-1
 //	fields   thread, time, then by mask and like, in the order of the has… constants
 //
 // mask says which fields follow, as in version 1. like says which are as they were before and do not: the thread as
 // in the event before, the others as in the last event of the same context. Contexts are contextCount slots that a
 // batch begins with empty; thread, kind and hook choose one. Two that share a slot spoil each other's guesses, no more.
 //
-// Numbers are varints. Time is the difference to the event before, the first one's to 0; Start and Release to Time,
-// Object to the context's. Stack is the difference to the thread's last one, for which a batch has as many slots: near
+// Numbers are varints. Time is the distance from the event before, the first one's from 0, back where like says so;
+// Start and Release are differences to Time, Object to the context's. Stack is the difference to the thread's last one, for which a batch has as many slots: near
 // stacks have near ids, and what a thread did last is nearer than what it did last in the same place.
+//
+// In version 2 shapes have no from, times are differences with a sign, and CPU is never as before.
 
 package tracefile
 
@@ -22,6 +25,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/bits"
 
 	"github.com/hbtrace/hbtrace/trace"
 )
@@ -33,8 +37,23 @@ const (
 	likeSize               // Size and Weight
 	likeResult             // Result
 	likeWho                // Owner and Releaser
+	likeCPU                // CPU, since version 3
+	timeBack               // Time is before that of the event before; since version 3
 	likeEnd
 )
+
+// In what a shape differs from the one that it is described by.
+const (
+	differsKind = 1 << iota
+	differsFlags
+	differsHook
+	differsMask
+	differsLike
+	differsEnd
+)
+
+// signedTimes is the version of event sections that has no likeCPU and timeBack, and each shape whole.
+const signedTimes = 2
 
 const (
 	contextBits  = 7
@@ -49,7 +68,7 @@ const (
 // context is what the events of a thread that come from one place have in common. Only what an event has is stored.
 type context struct {
 	object, object2, size, weight uint64
-	result                        int64
+	result, cpu                   int64
 	stack                         trace.StackID
 	same                          uint32
 	owner, releaser               trace.ThreadID
@@ -75,7 +94,8 @@ type Batch struct {
 	count    int
 	time     trace.Ns
 	thread   trace.ThreadID
-	shapes   map[likeShape]uint64
+	numbers  map[likeShape]uint64
+	shapes   []likeShape // by number
 	contexts [contextCount]context
 	stacks   [contextCount]trace.StackID // by thread
 	recent   [contextCount]recentShape
@@ -99,6 +119,9 @@ func (b *Batch) Add(e *trace.Event) {
 	if e.Thread == b.thread {
 		s.like = likeThread
 	}
+	if e.Time < b.time {
+		s.like |= timeBack
+	}
 	take := func(fields, like uint16, equal bool) {
 		if s.mask&fields != 0 && equal {
 			s.mask &^= fields
@@ -111,19 +134,13 @@ func (b *Batch) Add(e *trace.Event) {
 	take(hasSize|hasWeight, likeSize, e.Size == c.size && e.Weight == c.weight)
 	take(hasResult, likeResult, e.Result == c.result)
 	take(hasOwner|hasReleaser, likeWho, e.Owner == c.owner && e.Releaser == c.releaser)
+	take(hasCPU, likeCPU, e.CPU == c.cpu)
 
 	r := &b.recent[slot]
 	if !r.known || r.likeShape != s {
-		number, ok := b.shapes[s]
+		number, ok := b.numbers[s]
 		if !ok {
-			if b.shapes == nil {
-				b.shapes = map[likeShape]uint64{}
-			}
-			number = uint64(len(b.shapes))
-			b.shapes[s] = number
-			b.p = binary.AppendUvarint(b.p, number)
-			b.p = appendShape(b.p, s.shape)
-			b.p = binary.AppendUvarint(b.p, uint64(s.like))
+			number = b.newShape(&s)
 		} else {
 			b.p = binary.AppendUvarint(b.p, number)
 		}
@@ -137,13 +154,77 @@ func (b *Batch) Add(e *trace.Event) {
 	}
 	last := &b.stacks[stackSlot(e.Thread)]
 	t := threadBefore{*last, c.object}
-	b.p = appendEventFields(b.p, e, s.mask, before{b.time, &t})
+	if s.like&timeBack == 0 {
+		b.p = binary.AppendUvarint(b.p, uint64(e.Time-b.time))
+	} else {
+		b.p = binary.AppendUvarint(b.p, uint64(b.time-e.Time))
+	}
+	b.p = appendEventFields(b.p, e, s.mask, &t)
 	if e.Stack != 0 {
 		*last = e.Stack
 	}
 	b.time = e.Time
 	b.count++
 	c.keep(e, had)
+}
+
+// newShape gives a shape its number and appends both.
+func (b *Batch) newShape(s *likeShape) uint64 {
+	if b.numbers == nil {
+		b.numbers = map[likeShape]uint64{}
+	}
+	number := uint64(len(b.shapes))
+	b.numbers[*s] = number
+	b.p = binary.AppendUvarint(b.p, number)
+	// Nearly all are like a recent one but for one or two fields.
+	const looks = 16
+	from, differs, fewest := uint64(0), uint8(differsEnd-1), 5
+	for i := len(b.shapes) - 1; i >= max(0, len(b.shapes)-looks); i-- {
+		if d := s.differs(&b.shapes[i]); bits.OnesCount8(d) < fewest {
+			from, differs, fewest = uint64(i)+1, d, bits.OnesCount8(d)
+		}
+	}
+	b.p = binary.AppendUvarint(b.p, from)
+	if from > 0 {
+		b.p = append(b.p, differs)
+	}
+	if differs&differsKind != 0 {
+		b.p = append(b.p, byte(s.kind))
+	}
+	if differs&differsFlags != 0 {
+		b.p = binary.AppendUvarint(b.p, uint64(s.flags))
+	}
+	if differs&differsHook != 0 {
+		b.p = binary.AppendUvarint(b.p, uint64(s.hook))
+	}
+	if differs&differsMask != 0 {
+		b.p = binary.AppendUvarint(b.p, uint64(s.mask))
+	}
+	if differs&differsLike != 0 {
+		b.p = binary.AppendUvarint(b.p, uint64(s.like))
+	}
+	b.shapes = append(b.shapes, *s)
+	return number
+}
+
+// differs says in what s is not like o.
+func (s *likeShape) differs(o *likeShape) (d uint8) {
+	if s.kind != o.kind {
+		d |= differsKind
+	}
+	if s.flags != o.flags {
+		d |= differsFlags
+	}
+	if s.hook != o.hook {
+		d |= differsHook
+	}
+	if s.mask != o.mask {
+		d |= differsMask
+	}
+	if s.like != o.like {
+		d |= differsLike
+	}
+	return d
 }
 
 // keep takes over what an event has.
@@ -162,6 +243,9 @@ func (c *context) keep(e *trace.Event, has uint16) {
 	}
 	if has&(hasOwner|hasReleaser) != 0 {
 		c.owner, c.releaser = e.Owner, e.Releaser
+	}
+	if has&hasCPU != 0 {
+		c.cpu = e.CPU
 	}
 }
 
@@ -188,7 +272,8 @@ func (b *Batch) Bytes() []byte {
 // Reset empties the batch.
 func (b *Batch) Reset() {
 	b.p, b.count, b.time, b.thread = b.p[:0], 0, 0, 0
-	clear(b.shapes)
+	clear(b.numbers)
+	b.shapes = b.shapes[:0]
 	b.contexts = [contextCount]context{}
 	b.stacks = [contextCount]trace.StackID{}
 	b.recent = [contextCount]recentShape{}
@@ -210,7 +295,7 @@ type saltedShape struct {
 // Decode calls f for each event of a batch, which may hold anything; the Event is reused between calls. An error of f
 // ends it and comes back as it is.
 func (d *BatchDecoder) Decode(p []byte, f func(*trace.Event) error) error {
-	err := d.decode(p, f)
+	err := d.decode(p, sectionEvents.newest(), f)
 	if stop, ok := err.(stopped); ok {
 		return stop.error
 	}
@@ -220,7 +305,7 @@ func (d *BatchDecoder) Decode(p []byte, f func(*trace.Event) error) error {
 	return nil
 }
 
-func (d *BatchDecoder) decode(p []byte, f func(*trace.Event) error) error {
+func (d *BatchDecoder) decode(p []byte, version uint8, f func(*trace.Event) error) error {
 	if len(p) < batchHeaderBytes {
 		return errMalformed
 	}
@@ -237,8 +322,8 @@ func (d *BatchDecoder) decode(p []byte, f func(*trace.Event) error) error {
 			if number > uint64(len(d.shapes)) {
 				return errMalformed
 			}
-			s := likeShape{shape: c.shape(), like: c.uint16()}
-			if s.like >= likeEnd {
+			s := d.newShape(&c, version)
+			if c.bad {
 				return errMalformed
 			}
 			d.shapes = append(d.shapes, saltedShape{s, s.salt()})
@@ -247,12 +332,19 @@ func (d *BatchDecoder) decode(p []byte, f func(*trace.Event) error) error {
 		if s.like&likeThread == 0 {
 			thread = trace.ThreadID(c.uint32())
 		}
+		switch {
+		case version == signedTimes:
+			time += trace.Ns(c.varint())
+		case s.like&timeBack != 0:
+			time -= trace.Ns(c.uvarint())
+		default:
+			time += trace.Ns(c.uvarint())
+		}
 		c.likeFields(e, &s.likeShape, time, &d.contexts[contextOf(s.salt, thread)], &d.stacks[stackSlot(thread)])
 		if c.bad {
 			return errMalformed
 		}
 		e.Thread = thread
-		time = e.Time
 		if err := f(e); err != nil {
 			return stopped{err}
 		}
@@ -263,12 +355,46 @@ func (d *BatchDecoder) decode(p []byte, f func(*trace.Event) error) error {
 	return nil
 }
 
+// newShape reads what follows the number of a shape that is new.
+func (d *BatchDecoder) newShape(c *cursor, version uint8) likeShape {
+	var s likeShape
+	differs := uint8(differsEnd - 1)
+	if version != signedTimes {
+		from := c.uvarint()
+		if from > uint64(len(d.shapes)) {
+			c.fail()
+			return s
+		}
+		if from > 0 {
+			s, differs = d.shapes[from-1].likeShape, c.byte()
+		}
+	}
+	if differs&differsKind != 0 {
+		s.kind = trace.Kind(c.byte())
+	}
+	if differs&differsFlags != 0 {
+		s.flags = trace.Flags(c.uint16())
+	}
+	if differs&differsHook != 0 {
+		s.hook = trace.HookID(c.uint16())
+	}
+	if differs&differsMask != 0 {
+		s.mask = c.uint16()
+	}
+	if differs&differsLike != 0 {
+		s.like = c.uint16()
+	}
+	if differs >= differsEnd || s.mask >= hasEnd || s.like >= likeEnd || version == signedTimes && s.like >= likeCPU {
+		c.fail()
+	}
+	return s
+}
+
 // likeFields sets every field of e but Thread, and takes them over into the context.
 func (c *cursor) likeFields(e *trace.Event, s *likeShape, time trace.Ns, before *context, last *trace.StackID) {
 	*e = trace.Event{Kind: s.kind, Flags: s.flags, Hook: s.hook, Count: 1}
 	mask, like := s.mask, s.like
-	e.Time = time + trace.Ns(c.varint())
-	e.Start = e.Time
+	e.Time, e.Start = time, time
 	if mask&hasStart != 0 {
 		e.Start = e.Time - trace.Ns(c.varint())
 	}
@@ -296,6 +422,9 @@ func (c *cursor) likeFields(e *trace.Event, s *likeShape, time trace.Ns, before 
 	}
 	if mask&hasCPU != 0 {
 		e.CPU = c.varint()
+		before.cpu = e.CPU
+	} else if like&likeCPU != 0 {
+		e.CPU = before.cpu
 	}
 	if like&likeObject != 0 {
 		e.Object, e.Object2 = before.object, before.object2
@@ -355,8 +484,8 @@ func (c *cursor) rareFields(e *trace.Event, mask uint16, before *context) {
 	}
 }
 
-// decodeBatches decodes an event section of version 2.
-func (d *BatchDecoder) decodeBatches(payload []byte, count uint32, f func(*trace.Event) error) error {
+// decodeBatches decodes an event section of version 2 or 3.
+func (d *BatchDecoder) decodeBatches(payload []byte, version uint8, count uint32, f func(*trace.Event) error) error {
 	c := cursor{p: payload}
 	var have uint64
 	for len(c.p) > 0 {
@@ -367,7 +496,7 @@ func (d *BatchDecoder) decodeBatches(payload []byte, count uint32, f func(*trace
 		if have += uint64(binary.LittleEndian.Uint16(p)); have > uint64(count) {
 			return errMalformed
 		}
-		if err := d.decode(p, f); err != nil {
+		if err := d.decode(p, version, f); err != nil {
 			return err
 		}
 	}

@@ -1,5 +1,5 @@
 // What of an event is stored, and event sections of version 1, which are read but no longer written: batch.go has those
-// of version 2.
+// of the versions since.
 //
 //	payload for each event: number fields       number: of the event's shape, in order of appearance in the
 //	                                            section; a new shape follows its number
@@ -78,13 +78,6 @@ func shapeOf(e *trace.Event) shape {
 	return s
 }
 
-func appendShape(dst []byte, s shape) []byte {
-	dst = append(dst, byte(s.kind))
-	dst = binary.AppendUvarint(dst, uint64(s.flags))
-	dst = binary.AppendUvarint(dst, uint64(s.hook))
-	return binary.AppendUvarint(dst, uint64(s.mask))
-}
-
 func (c *cursor) shape() shape {
 	s := shape{kind: trace.Kind(c.byte()), flags: trace.Flags(c.uint16()), hook: trace.HookID(c.uint16()), mask: c.uint16()}
 	if s.mask >= hasEnd {
@@ -93,15 +86,14 @@ func (c *cursor) shape() shape {
 	return s
 }
 
-// appendEventFields writes everything but the shape, and updates b.thread; b.time is the caller's.
-func appendEventFields(dst []byte, e *trace.Event, mask uint16, b before) []byte {
-	dst = binary.AppendVarint(dst, int64(e.Time-b.time))
+// appendEventFields writes what follows the time, and updates b.
+func appendEventFields(dst []byte, e *trace.Event, mask uint16, b *threadBefore) []byte {
 	if mask&hasStart != 0 {
 		dst = binary.AppendVarint(dst, int64(e.Time-e.Start))
 	}
 	if mask&hasStack != 0 {
-		dst = binary.AppendVarint(dst, int64(e.Stack)-int64(b.thread.stack))
-		b.thread.stack = e.Stack
+		dst = binary.AppendVarint(dst, int64(e.Stack)-int64(b.stack))
+		b.stack = e.Stack
 	}
 	if mask&hasSame != 0 {
 		dst = binary.AppendUvarint(dst, uint64(e.Same))
@@ -113,8 +105,8 @@ func appendEventFields(dst []byte, e *trace.Event, mask uint16, b before) []byte
 		dst = binary.AppendVarint(dst, e.CPU)
 	}
 	if mask&hasObject != 0 {
-		dst = binary.AppendVarint(dst, int64(e.Object-b.thread.object))
-		b.thread.object = e.Object
+		dst = binary.AppendVarint(dst, int64(e.Object-b.object))
+		b.object = e.Object
 	}
 	if mask&hasObject2 != 0 {
 		dst = binary.AppendVarint(dst, int64(e.Object2-e.Object)) // a mutex is often near its condition
@@ -143,7 +135,7 @@ func appendEventFields(dst []byte, e *trace.Event, mask uint16, b before) []byte
 	return dst
 }
 
-// eventFields is the inverse of appendEventFields; it sets every field of e but Thread.
+// eventFields reads the time and what appendEventFields writes; it sets every field of e but Thread.
 func (c *cursor) eventFields(e *trace.Event, s shape, b before) {
 	*e = trace.Event{Kind: s.kind, Flags: s.flags, Hook: s.hook, Thread: e.Thread, Count: 1}
 	e.Time = b.time + trace.Ns(c.varint())

@@ -156,9 +156,17 @@ func (b *oldBatch) add(e *trace.Event) {
 		b.payload = appendShape(b.payload, s)
 	}
 	b.payload = binary.AppendUvarint(b.payload, uint64(e.Thread))
-	b.payload = appendEventFields(b.payload, e, s.mask, before{b.time, b.threads.of(e.Thread)})
+	b.payload = binary.AppendVarint(b.payload, int64(e.Time-b.time))
+	b.payload = appendEventFields(b.payload, e, s.mask, b.threads.of(e.Thread))
 	b.time = e.Time
 	b.count++
+}
+
+func appendShape(dst []byte, s shape) []byte {
+	dst = append(dst, byte(s.kind))
+	dst = binary.AppendUvarint(dst, uint64(s.flags))
+	dst = binary.AppendUvarint(dst, uint64(s.hook))
+	return binary.AppendUvarint(dst, uint64(s.mask))
 }
 
 func (b *oldBatch) reset() {

@@ -13,19 +13,20 @@ import (
 
 var (
 	update     = flag.Bool("update", false, "write what testdata/recording-*.golden read as anew")
-	updateFile = flag.Bool("update-recording", false, "write testdata/recording-v2.golden anew: only where version 2 of its sections was never released")
+	updateFile = flag.Bool("update-recording", false, "write testdata/recording-v3.golden anew: only where version 3 of its sections was never released")
 )
 
 // TestGolden reads recordings that were written when a version was made: they must read the same for ever. What
-// writers write may change. The first has sections of version 1, the second events and nodes of version 2.
+// writers write may change. The first has sections of version 1, the second events and nodes
+// of version 2, the third events of version 3.
 func TestGolden(t *testing.T) {
 	if *updateFile {
 		data, _ := recycled(t, 60, 25)
-		if err := os.WriteFile("testdata/recording-v2.golden", data, 0o644); err != nil {
+		if err := os.WriteFile("testdata/recording-v3.golden", data, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, file := range []string{"testdata/recording-v1", "testdata/recording-v2"} {
+	for _, file := range []string{"testdata/recording-v1", "testdata/recording-v2", "testdata/recording-v3"} {
 		r := mustOpen(t, file+".golden")
 		got := dump(t, r)
 		if *update {

@@ -198,7 +198,7 @@ func (r *Reader) eventSection(s indexEntry, f func(*trace.Event) error) error {
 	if h.version == 1 {
 		return r.events.old.decode(payload, h.count, f)
 	}
-	return r.events.decoder.decodeBatches(payload, h.count, f)
+	return r.events.decoder.decodeBatches(payload, h.version, h.count, f)
 }
 
 // rename brings names up to date with a section of nodes.

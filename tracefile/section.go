@@ -53,7 +53,10 @@ func (k sectionKind) String() string {
 
 // newest is the newest version of a kind of section that this package reads; older ones are read for ever.
 func (k sectionKind) newest() uint8 {
-	if k == sectionNodes || k == sectionEvents {
+	switch k {
+	case sectionEvents:
+		return 3
+	case sectionNodes:
 		return 2
 	}
 	return 1

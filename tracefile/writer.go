@@ -407,7 +407,7 @@ func (w *Writer) flush() error {
 	if w.eventCount == 0 {
 		return nil
 	}
-	err := w.putVersion(sectionEvents, 2, w.eventCount, w.events)
+	err := w.putVersion(sectionEvents, sectionEvents.newest(), w.eventCount, w.events)
 	if w.failed != nil {
 		w.lost += uint64(w.eventCount)
 	}
