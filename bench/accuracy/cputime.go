@@ -77,6 +77,9 @@ func (b *bench) cpuTime() error {
 	}
 	defer raw.Close()
 	for _, sc := range cpuScenarios {
+		if b.only != "" && sc.name != b.only {
+			continue
+		}
 		truth, ours, perfs := newSplit(), newSplit(), newSplit()
 		for round := range b.rounds {
 			t, o, p, err := b.cpuRound(sc.name, round)

@@ -1,7 +1,7 @@
 // Accuracy compares what hbtrace says with what programs know of themselves: CPU time by function, waits, allocations. CPU
 // time is recorded by perf in the very same run, so that both are held to one truth. Run it from the repository:
 //
-//	go run ./bench/accuracy [-rounds 5] [-cpu 4s] [-fp] [-o DIR] [cpu|blocked|alloc …]
+//	go run ./bench/accuracy [-rounds 5] [-cpu 4s] [-fp] [-o DIR] [-stops 1000] [-only NAME] [cpu|blocked|alloc|stacks|durations …]
 //
 // Rounds of a scenario are summed up before they are compared: an error of the method stays, that of too few samples
 // shrinks. What each round gave is in a file beside.
@@ -28,7 +28,9 @@ type bench struct {
 	freq    int           // samples a second, hbtrace's as perf's
 	dir     string
 	hbtrace string
-	fp      bool // programs are built with frame pointers
+	fp      bool   // programs are built with frame pointers
+	only    string // scenario or program
+	stops   int    // of each program whose stacks are compared
 }
 
 func main() {
@@ -39,6 +41,8 @@ func main() {
 	flag.StringVar(&b.dir, "o", "", "where raw results go (default: a temporary directory, kept)")
 	flag.StringVar(&b.hbtrace, "hbtrace", "", "the hbtrace to measure (default: built from this tree)")
 	flag.BoolVar(&b.fp, "fp", false, "build the programs with frame pointers, which perf record -g needs")
+	flag.StringVar(&b.only, "only", "", "one scenario or program of a part alone")
+	flag.IntVar(&b.stops, "stops", 1000, "stacks compared of each program")
 	flag.Parse()
 	if err := b.run(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "accuracy:", err)
@@ -48,7 +52,7 @@ func main() {
 
 func (b *bench) run(parts []string) (err error) {
 	if len(parts) == 0 {
-		parts = []string{"cpu", "blocked", "alloc"}
+		parts = []string{"cpu", "blocked", "alloc", "stacks", "durations"}
 	}
 	if b.dir == "" {
 		if b.dir, err = os.MkdirTemp("", "accuracy-"); err != nil {
@@ -68,7 +72,7 @@ func (b *bench) run(parts []string) (err error) {
 	if b.fp {
 		frames = []string{"-fno-omit-frame-pointer", "-DFRAMES"}
 	}
-	for _, p := range []string{"cpu", "blocked", "alloc"} {
+	for _, p := range []string{"cpu", "blocked", "alloc", "durations"} {
 		if err := command("gcc", append(frames, "-O2", "-g", "-pthread", "-o", b.program(p), filepath.Join("bench/accuracy/programs", p+".c"))...).Run(); err != nil {
 			return fmt.Errorf("compiling %s: %w", p, err)
 		}
@@ -81,8 +85,12 @@ func (b *bench) run(parts []string) (err error) {
 			err = b.blocked()
 		case "alloc":
 			err = b.allocations()
+		case "durations":
+			err = b.durations()
+		case "stacks":
+			err = b.stacks()
 		default:
-			err = fmt.Errorf("%q: give cpu, blocked or alloc", part)
+			err = fmt.Errorf("%q: give cpu, blocked, alloc, stacks or durations", part)
 		}
 		if err != nil {
 			return err
