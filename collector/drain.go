@@ -46,6 +46,7 @@ type session struct {
 	inode   inode // of the segment
 	sampler *sampler.Sampler
 	server  *server
+	onlook  onlookers
 	tables  *tables // unwind tables; nil: none
 	epoll   int
 	kernel  *kernel.Tracer // nil: not asked, or not allowed
@@ -204,6 +205,8 @@ func (s *session) run(ctx context.Context, c *child) {
 		case <-cancelled:
 			c.signal(unix.SIGTERM)
 			cancelled = nil
+		case answer := <-s.onlook.ask:
+			answer <- s.snapshot()
 		case <-timer.C:
 			n := s.pass()
 			s.housekeeping(begun)
@@ -398,6 +401,7 @@ func (s *session) countQuiet(p *process) {
 
 // close gives everything back that is left. It may be called after any part of open.
 func (s *session) close() {
+	s.onlook.close()
 	if s.server != nil {
 		s.server.close()
 	}

@@ -22,6 +22,7 @@ func (s *session) finish(c *child, hurry <-chan struct{}) error {
 	if s.opt.Progress != nil {
 		s.opt.Progress(s.progress(s.meta.Started))
 	}
+	s.onlook.close()
 	s.server.close()
 	s.server = nil
 	s.pass() // what processes that ended had written, and their end

@@ -242,6 +242,9 @@ func open(o *Options) (s *session, err error) {
 	if s.server, err = listen(s.seg, os.Geteuid(), s.tables, s.attach, func(line string) { s.notes.refuse(line) }); err != nil {
 		return s, err
 	}
+	if err := s.onlook.listen(); err != nil {
+		s.notes.add(err.Error())
+	}
 	return s, nil
 }
 

@@ -69,6 +69,6 @@ and for how long, who held the lock and who let go, and what they allocated.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newRun(), newReport(), newExport(), newView(), newDoctor(), newVersion())
+	root.AddCommand(newRun(), newReport(), newExport(), newView(), newTop(), newDoctor(), newVersion())
 	return root
 }

@@ -32,21 +32,22 @@ type thread struct {
 	lost      uint64 // sum of the gaps
 
 	// interpretation
-	started  bool // KindThreadStart was delivered
-	exited   bool // KindThreadExit was delivered
-	exitPass uint32
-	seen     trace.Ns // newest time of a record
-	vanished uint32   // pass in which the slot was found freed, though no exit had been heard of; 0 not
-	stack    []trace.StackID
-	leaf     uint64 // address of the last of them
-	whole    bool   // stack is what the agent remembers
-	enter    enter
-	cpuBase  uint64 // thread CPU time at its beginning
-	cpuLast  uint64 // at the last KindCPU, or the beginning
-	cpuSeen  uint64 // highest heard of
-	cpuKnown bool   // cpuBase and cpuLast are set
-	final    *slotState
-	woken    woken // see join
+	started   bool // KindThreadStart was delivered
+	exited    bool // KindThreadExit was delivered
+	exitPass  uint32
+	seen      trace.Ns // newest time of a record
+	vanished  uint32   // pass in which the slot was found freed, though no exit had been heard of; 0 not
+	stack     []trace.StackID
+	leaf      uint64   // address of the last of them
+	whole     bool     // stack is what the agent remembers
+	stackTime trace.Ns // of the record that it came with
+	enter     enter
+	cpuBase   uint64 // thread CPU time at its beginning
+	cpuLast   uint64 // at the last KindCPU, or the beginning
+	cpuSeen   uint64 // highest heard of
+	cpuKnown  bool   // cpuBase and cpuLast are set
+	final     *slotState
+	woken     woken // see join
 
 	// merge
 	run    trace.Event

@@ -69,6 +69,7 @@ func (a *Assembler) stackOf(t *thread, s *segment.Stack, pcs []byte, e *trace.Ev
 	}
 	e.Stack = parent
 	e.Same = uint32(same)
+	t.stackTime = e.Time
 	if count > 0 && hadNext && s.Flags&segment.StackSameCall != 0 {
 		e.Flags |= trace.FlagSameCall
 	}
