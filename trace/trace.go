@@ -293,3 +293,12 @@ type Source interface {
 	// Symbols resolves a node's frame, innermost inlined function first; nil when nothing is known.
 	Symbols(StackID) []SymFrame
 }
+
+// BatchSource is a Source that has its events many at a time.
+type BatchSource interface {
+	Source
+	// EventBatches calls f for the events that Events has, in the same order, some at a time. They are f's until it calls
+	// done, once, from any goroutine and also after it has returned: only then is their memory used again. Nothing more
+	// comes while too many are kept. Errors are those of Events; an error of f ends it and is returned.
+	EventBatches(f func(events []Event, done func()) error) error
+}

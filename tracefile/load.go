@@ -282,10 +282,13 @@ func (l *loader) lastTime() trace.Ns {
 		if s.kind != sectionEvents || r.stopsEvents && s.off >= r.damage.Offset {
 			continue
 		}
-		err := r.eventSection(s, func(e *trace.Event) error {
-			last = max(last, e.Time)
-			return nil
+		w := r.workers.take(r)
+		err := w.section(s, func(events []trace.Event) {
+			for i := range events {
+				last = max(last, events[i].Time)
+			}
 		})
+		r.workers.put(w)
 		if err == nil {
 			break
 		}

@@ -22,7 +22,7 @@ type Reader struct {
 	path string
 	f    io.Closer // nil: none to close
 	sections
-	events eventReader
+	workers workers
 
 	meta      trace.Meta
 	stats     trace.Stats
@@ -38,7 +38,7 @@ type Reader struct {
 	asked      map[trace.ModuleID]bool // modules that the symbolizer has been asked for
 }
 
-var _ trace.Source = (*Reader)(nil)
+var _ trace.BatchSource = (*Reader)(nil)
 
 // CorruptError says where a recording is damaged, or cannot be read by this version. What lies in front of Offset
 // was read.
@@ -92,7 +92,6 @@ func open(path string, f io.ReaderAt, size int64) (*Reader, error) {
 	}
 	r := &Reader{path: path, symbols: map[trace.Addr][]trace.SymFrame{}, asked: map[trace.ModuleID]bool{}}
 	r.sections.sectionReader = sectionReader{f: f, size: size}
-	r.events.sectionReader = sectionReader{f: f, size: size}
 	r.find(path)
 	l := loader{r: r}
 	l.load()
@@ -109,7 +108,7 @@ func open(path string, f io.ReaderAt, size int64) (*Reader, error) {
 // Close closes the file.
 func (r *Reader) Close() error {
 	r.sections.close()
-	r.events.close()
+	r.workers.close()
 	if r.f == nil {
 		return nil
 	}
@@ -145,67 +144,4 @@ func (r *Reader) Damage() error {
 		return nil // not a nil *CorruptError in an error
 	}
 	return r.damage
-}
-
-// eventReader has the buffers of Events.
-type eventReader struct {
-	sectionReader
-	old     oldDecoder
-	decoder BatchDecoder
-}
-
-// Events implements [trace.Source]. Of a damaged file it returns a [*CorruptError] after the events in front of
-// the damage. It holds one section of events in memory and must not be called from within f, nor from
-// several goroutines at a time.
-func (r *Reader) Events(f func(*trace.Event) error) error {
-	var named names
-	renamings := r.renamings
-	deliver := f
-	for _, s := range r.index {
-		switch {
-		case r.damage != nil && r.stopsEvents && s.off >= r.damage.Offset:
-			return r.Damage()
-		case s.kind == sectionNodes && len(renamings) > 0 && renamings[0].off == s.off:
-			if named == nil {
-				named = identity(int(renamings[0].first) - 1)
-				deliver = func(e *trace.Event) error {
-					e.Stack = named.of(e.Stack)
-					return f(e)
-				}
-			}
-			if err := r.rename(s, &renamings[0], &named); err != nil {
-				return &CorruptError{r.path, s.kind.String(), s.off, err}
-			}
-			renamings = renamings[1:]
-		case s.kind == sectionEvents:
-			err := r.eventSection(s, deliver)
-			if stop, ok := err.(stopped); ok {
-				return stop.error
-			}
-			if err != nil {
-				return &CorruptError{r.path, s.kind.String(), s.off, err}
-			}
-		}
-	}
-	return r.Damage()
-}
-
-func (r *Reader) eventSection(s indexEntry, f func(*trace.Event) error) error {
-	h, payload, err := r.events.section(s)
-	if err != nil {
-		return err
-	}
-	if h.version == 1 {
-		return r.events.old.decode(payload, h.count, f)
-	}
-	return r.events.decoder.decodeBatches(payload, h.version, h.count, f)
-}
-
-// rename brings names up to date with a section of nodes.
-func (r *Reader) rename(s indexEntry, by *renaming, n *names) error {
-	h, payload, err := r.events.section(s)
-	if err != nil {
-		return err
-	}
-	return by.apply(n, payload, h.version, h.count)
 }

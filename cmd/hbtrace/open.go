@@ -22,7 +22,7 @@ type recording struct {
 	symbols *symbols.Resolver // nil: the file has all symbols
 }
 
-var _ trace.Source = (*recording)(nil)
+var _ trace.BatchSource = (*recording)(nil)
 
 // openRecording opens a .hbt file. The error is one line that names the file.
 func openRecording(path string) (*recording, error) {
@@ -62,8 +62,15 @@ func (r *recording) lookUpSymbols() {
 }
 
 // Events implements [trace.Source].
-func (r *recording) Events(f func(*trace.Event) error) error {
-	err := r.Reader.Events(f)
+func (r *recording) Events(f func(*trace.Event) error) error { return r.unharmed(r.Reader.Events(f)) }
+
+// EventBatches implements [trace.BatchSource].
+func (r *recording) EventBatches(f func([]trace.Event, func()) error) error {
+	return r.unharmed(r.Reader.EventBatches(f))
+}
+
+// unharmed keeps damage for later.
+func (r *recording) unharmed(err error) error {
 	var corrupt *tracefile.CorruptError
 	if errors.As(err, &corrupt) {
 		r.damage = corrupt

@@ -21,6 +21,7 @@ var errStopped = errors.New("a consumer has failed")
 type batch struct {
 	events []trace.Event
 	users  atomic.Int32 // consumers that have not been through it
+	done   func()
 }
 
 // Events calls every consumer for every event of src, in stored order. Consumers run at the same time as each other and
@@ -30,10 +31,6 @@ type batch struct {
 // A consumer's error ends it all, at some later event, and is returned as it is: that of the first consumer that has one.
 // An error of src is returned when all events in front of it have been through the consumers.
 func Events(src trace.Source, consumers ...func(*trace.Event) error) error {
-	free := make(chan *batch, batches)
-	for range batches {
-		free <- &batch{events: make([]trace.Event, 0, batchEvents)}
-	}
 	var failed atomic.Bool
 	var wg sync.WaitGroup
 	errs := make([]error, len(consumers))
@@ -54,33 +51,22 @@ func Events(src trace.Source, consumers ...func(*trace.Event) error) error {
 					}
 				}
 				if b.users.Add(-1) == 0 {
-					free <- b
+					b.done()
 				}
 			}
 		}()
 	}
-	b := <-free
-	send := func() {
+	err := eventBatches(src, func(events []trace.Event, done func()) error {
+		b := &batch{events: events, done: done}
 		b.users.Store(int32(len(inputs)))
 		for _, in := range inputs {
 			in <- b
 		}
-	}
-	err := src.Events(func(e *trace.Event) error {
-		if b.events = append(b.events, *e); len(b.events) < batchEvents {
-			return nil
-		}
 		if failed.Load() {
 			return errStopped
 		}
-		send()
-		b = <-free
-		b.events = b.events[:0]
 		return nil
 	})
-	if err != errStopped {
-		send()
-	}
 	for _, in := range inputs {
 		close(in)
 	}
@@ -89,6 +75,39 @@ func Events(src trace.Source, consumers ...func(*trace.Event) error) error {
 		if e != nil {
 			return e
 		}
+	}
+	return err
+}
+
+// eventBatches is [trace.BatchSource.EventBatches] for every source.
+func eventBatches(src trace.Source, f func([]trace.Event, func()) error) error {
+	if s, ok := src.(trace.BatchSource); ok {
+		return s.EventBatches(f)
+	}
+	free := make(chan []trace.Event, batches)
+	for range batches {
+		free <- make([]trace.Event, 0, batchEvents)
+	}
+	events := <-free
+	send := func() error {
+		full := events
+		return f(full, func() { free <- full[:0] })
+	}
+	err := src.Events(func(e *trace.Event) error {
+		if events = append(events, *e); len(events) < batchEvents {
+			return nil
+		}
+		if err := send(); err != nil {
+			return err
+		}
+		events = <-free
+		return nil
+	})
+	if err == errStopped {
+		return err
+	}
+	if stop := send(); stop != nil {
+		return stop
 	}
 	return err
 }
