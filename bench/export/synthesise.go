@@ -1,6 +1,7 @@
 package main
 
-// synthesise.go makes a recording of any size that keeps every invariant of a real one.
+// synthesise.go makes a recording of any size that keeps every invariant of a real one, and is shaped like one: kinds of
+// events in the proportions of a redis server's under load (report --storage), a few hot paths through many cold ones.
 
 import (
 	"fmt"
@@ -130,15 +131,25 @@ func (s *synth) step(t *synthThread) error {
 	s.change(&t.stack)
 	leaf := t.stack.ids[len(t.stack.ids)-1]
 	switch r := s.rnd.IntN(100); {
-	case r < 80: // a sample
-		k := trace.KindCPU
-		cpu := int64(400_000)
-		if r >= 50 {
-			k, cpu = trace.KindSync, 0
-		}
+	case r < 50:
 		s.made.samples++
-		return s.put(t, trace.Event{Kind: k, Stack: leaf, CPU: cpu})
-	case r < 86: // a wait that some other thread ended
+		return s.put(t, trace.Event{Kind: trace.KindCPU, Stack: leaf, CPU: 400_000})
+	case r < 62: // a sample at a hook
+		s.made.samples++
+		return s.put(t, trace.Event{Kind: trace.KindSync, Hook: 60, Stack: leaf})
+	case r < 85: // a call, a third of them with a sample at its entry
+		if r < 70 {
+			s.made.samples++
+			if err := s.put(t, trace.Event{Kind: trace.KindEnter, Hook: 60, Stack: leaf}); err != nil {
+				return err
+			}
+		}
+		begun := t.now
+		t.now += trace.Ns(20_000 + s.rnd.IntN(5_000_000))
+		t.Calls++
+		t.CallsSlow++
+		return s.put(t, trace.Event{Kind: trace.KindCall, Hook: 60, Stack: leaf, Start: begun, Object: 5, Result: int64(s.rnd.IntN(3) * 100)})
+	case r < 91: // a wait that some other thread ended
 		begun := t.now
 		t.now += trace.Ns(10_000 + s.rnd.IntN(3_000_000))
 		other := s.threads[s.rnd.IntN(len(s.threads))]
@@ -149,12 +160,8 @@ func (s *synth) step(t *synthThread) error {
 		t.Waits++
 		t.WaitNs += int64(t.now - begun)
 		return s.put(t, e)
-	case r < 94: // a call
-		begun := t.now
-		t.now += trace.Ns(20_000 + s.rnd.IntN(5_000_000))
-		t.Calls++
-		t.CallsSlow++
-		return s.put(t, trace.Event{Kind: trace.KindCall, Hook: 60, Stack: leaf, Start: begun, Object: 5, Result: 100})
+	case r < 94:
+		return s.put(t, trace.Event{Kind: trace.KindRelease, Hook: 24, Stack: leaf, Object: 0x7000 + uint64(s.rnd.IntN(20))*64, Debt: 20_000})
 	case r < 97 || len(t.live) == 0: // an allocation
 		t.next += 64
 		t.live = append(t.live, t.next)
@@ -173,11 +180,11 @@ func (s *synth) step(t *synthThread) error {
 func (s *synth) change(st *stack) {
 	keep := len(st.ids)
 	if keep > 0 {
-		keep -= min(keep-1, s.rnd.IntN(6))
+		keep -= min(keep-1, s.rnd.IntN(4))
 	}
 	st.before = min(st.before, keep)
 	st.ids = st.ids[:keep]
-	for n := 1 + s.rnd.IntN(6); n > 0 && len(st.ids) < mostFrames; n-- {
+	for n := s.rnd.IntN(4); n > 0 && len(st.ids) < mostFrames; n-- {
 		var parent trace.StackID
 		if len(st.ids) > 0 {
 			parent = st.ids[len(st.ids)-1]
@@ -189,11 +196,21 @@ func (s *synth) change(st *stack) {
 	}
 }
 
+// hot chooses one of n callees: programs mostly go where they went before.
+func (s *synth) hot(n int) int {
+	for i := range n - 1 {
+		if s.rnd.IntN(10) < 7 {
+			return i
+		}
+	}
+	return n - 1
+}
+
 // child is a callee of a node: of its few, or a new one.
 func (s *synth) child(parent trace.StackID) trace.StackID {
 	c := s.children[parent]
 	if len(c) > 0 && (len(c) >= 5 || len(s.nodes) >= mostNodes || s.rnd.IntN(3) > 0) {
-		return c[s.rnd.IntN(len(c))]
+		return c[s.hot(len(c))]
 	}
 	if parent == 0 && len(c) > 0 {
 		return c[0]
