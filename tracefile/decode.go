@@ -23,7 +23,7 @@ type BatchDecoder struct {
 	// of the batch that is being decoded
 	p      []byte
 	at     int
-	left   int // events
+	left   int  // events
 	signed bool // times of version 2
 	time   trace.Ns
 	thread trace.ThreadID
