@@ -1,5 +1,5 @@
-/* churn: argv[1] short threads, 16 at a time, each with a name of its own kind, an allocation, a contended lock and a
- * wait; every seventh is detached, every ninth is cancelled. */
+/* churn: argv[1] short threads, 16 at a time, each with a name of its own kind, an allocation, a contended lock and
+ * a sleep of 200 us; every seventh is detached, every ninth is cancelled. */
 #include "check.h"
 #include <poll.h>
 
@@ -10,16 +10,21 @@ static long done, cancelled;
 static void *body(void *arg) {
   intptr_t n = (intptr_t)arg;
   char name[16];
+  int old;
+  CHECK_RC(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old), 0);
   snprintf(name, sizeof name, "churn-%d", (int)(n % 10));
   CHECK_RC(pthread_setname_np(pthread_self(), name), 0);
-  char *p = malloc(1000 + (size_t)(n % 1000));
+  char *volatile p = malloc(1000 + (size_t)(n % 1000));
   p[0] = 1;
   pthread_mutex_lock(&m);
   done += n % 9 != 0 && p[0];
   pthread_mutex_unlock(&m);
   free(p);
-  if (n % 9 == 0)
+  usleep(200);
+  if (n % 9 == 0) {
+    CHECK_RC(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &old), 0);
     poll(NULL, 0, -1); /* until cancelled */
+  }
   return arg;
 }
 
