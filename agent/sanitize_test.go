@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestSanitized runs what threads of the target share with one another, the sampler and the collector (the ring's producer,
-// the state word's handshake) under the compiler's sanitizers.
+// TestSanitized runs the agent's C under the compiler's sanitizers: what threads of the target share with one another, the
+// sampler and the collector (the ring's producer, the state word's handshake, the table of live addresses), and what reads
+// memory that others wrote (stacks, unwind tables).
 func TestSanitized(t *testing.T) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -20,30 +21,36 @@ func TestSanitized(t *testing.T) {
 		rounds = "100000"
 	}
 	for _, c := range []struct {
-		sanitizers string
-		modes      []string
+		source, sanitizers string
+		modes              []string
 	}{
-		{"address,undefined", []string{"ring", "handshake", "signals"}},
-		{"thread", []string{"ring", "handshake"}}, // it delays signals, so that none may come at once
+		{"sanitize", "address,undefined", []string{"ring", "handshake", "signals"}},
+		{"sanitize", "thread", []string{"ring", "handshake"}}, // it delays signals, so that none may come at once
+		{"hostile", "address,undefined", []string{"walk", "tables", "points"}},
+		{"live", "address,undefined", []string{""}},
+		{"live", "thread", []string{""}},
 	} {
-		exe := filepath.Join(t.TempDir(), "sanitize")
-		args := []string{"-std=gnu11", "-g", "-O1", "-I..", "-fsanitize=" + c.sanitizers, "-fno-sanitize-recover=all", "-fno-omit-frame-pointer",
-			"-Wall", "-Wno-unused-function", "-pthread", "-o", exe, "testdata/sanitize.c"}
-		if out, err := exec.Command(gcc, args...).CombinedOutput(); err != nil {
-			if strings.Contains(string(out), "cannot find") {
-				t.Logf("skipped: no library for -fsanitize=%s: %s", c.sanitizers, out)
-				continue
-			}
-			t.Fatalf("gcc -fsanitize=%s: %v\n%s", c.sanitizers, err, out)
-		}
-		for _, mode := range c.modes {
-			t.Run(c.sanitizers+"/"+mode, func(t *testing.T) {
-				out, err := exec.Command(exe, mode, rounds).CombinedOutput()
-				if err != nil {
-					t.Errorf("%v\n%s", err, out)
+		t.Run(c.source+"/"+c.sanitizers, func(t *testing.T) {
+			exe := filepath.Join(t.TempDir(), c.source)
+			args := []string{"-std=gnu11", "-g", "-O1", "-I..", "-fsanitize=" + c.sanitizers, "-fno-sanitize-recover=all", "-fno-omit-frame-pointer",
+				"-Wall", "-Wno-unused-function", "-pthread", "-o", exe, "testdata/" + c.source + ".c"}
+			if out, err := exec.Command(gcc, args...).CombinedOutput(); err != nil {
+				if strings.Contains(string(out), "cannot find") {
+					t.Skipf("no library for -fsanitize=%s: %s", c.sanitizers, out)
 				}
-				t.Logf("%s", out)
-			})
-		}
+				t.Fatalf("gcc -fsanitize=%s: %v\n%s", c.sanitizers, err, out)
+			}
+			for _, mode := range c.modes {
+				args := []string{rounds}
+				if mode != "" {
+					args = []string{mode, rounds}
+				}
+				out, err := exec.Command(exe, args...).CombinedOutput()
+				if err != nil {
+					t.Errorf("%v: %v\n%s", args, err, out)
+				}
+				t.Logf("%v: %s", args, out)
+			}
+		})
 	}
 }

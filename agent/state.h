@@ -73,6 +73,7 @@ static __thread struct hb_tls hb_tls __attribute__((tls_model("initial-exec")));
 
 /* Memory that a fork child finds zeroed. */
 #define HB_FREE_FILTER 4096 /* bytes; a sampled live allocation counts in one of them */
+#define HB_ORPHAN_FREES 64
 #define HB_LOCK_BUCKETS 4096
 
 struct hb_lock_bucket {        /* one cache line; several locks may share it: readers check `object` */
@@ -90,6 +91,9 @@ struct hb_wiped {
   uint32_t pad[15];
   _Atomic uint32_t waiters[HB_LOCK_BUCKETS]; /* threads waiting for an object of this bucket */
   _Atomic uint8_t free_filter[HB_FREE_FILTER];
+  _Atomic uint64_t orphan_free[HB_ORPHAN_FREES]; /* freed by threads that write no records any more: hooks/alloc.h */
+  _Atomic uint32_t orphan_frees; /* of them in use; may be more for a moment */
+  uint32_t pad2[15];
   struct hb_lock_bucket locks[HB_LOCK_BUCKETS];
 };
 

@@ -23,6 +23,7 @@ var sources = []string{
 	"hooks/exec.h",
 	"hooks/jump.h",
 	"hooks/life.h",
+	"hooks/live.h",
 	"hooks/lock.h",
 	"hooks/map.h",
 	"hooks/stdio.h",
@@ -43,10 +44,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "e28ecdfe1c9b67a24a61aa8a58f1010565b49e92d741ca13b296703854727fbc"
+const sourcesSHA256 = "0850806f4c6b6112399ab388fd04617cb451c70759c08634dd9a5e93839ebd6a"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "303239878fa49f7d7762b30be5e13a4f61c8767a66865a30641b8028b8630f86",
+	"agent/hbagent_linux_amd64.so": "cc65f0b5b7c85005f0772d23a5b5acf5cc0ff74dc15e11c13805fc73e35722e7",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -13,8 +13,7 @@
 
 #include "agent/real.h"
 #include "agent/thread.h"
-
-#define HB_ALLOC_PROBES 16 /* window of the table that an address may lie in: two cache lines */
+#include "hooks/live.h"
 
 /* -log2(u) for u in (0, 1), by a quartic on the mantissa (error < 2e-4). hook path */
 static double hb_minus_log2(uint64_t u53) {
@@ -56,53 +55,28 @@ static void hb_alloc_adapt(struct hb_tls *t) {
   t->alloc_credit = (uint32_t)credit;
 }
 
-HB_INLINE uint64_t hb_alloc_hash(uint64_t addr) { return (addr >> 4) * 0x9e3779b97f4a7c15ull; }
-
-/* The filter's byte for an address: looked at by every free, so no multiplication and few cache lines. hook path */
-HB_INLINE _Atomic uint8_t *hb_filter(uint64_t addr) {
-  return &hb.wiped->free_filter[(addr >> 4 ^ addr >> 15) & (HB_FREE_FILTER - 1)];
+/* under busy */
+static void hb_put_free(struct hb_tls *t, uint64_t addr, uint64_t time_ns) {
+  struct hb_rec_free r;
+  hb_rec_init(&r.rec, HB_REC_FREE, HB_HOOK_free, 0, time_ns);
+  r.addr = addr;
+  hb_put(t, &r.rec, sizeof r, NULL, 0);
 }
 
-/* Remember a sampled address; 0 when the table has no room near its place. hook path */
-static int hb_alloc_track(uint64_t addr) {
-  uint64_t h = hb_alloc_hash(addr);
-  if (!hb.alloc_table) return 0;
-  for (uint32_t i = 0; i < HB_ALLOC_PROBES; i++) {
-    _Atomic uint64_t *e = &hb.alloc_table[((uint32_t)(h >> 20) + i) & hb.alloc_mask];
-    uint64_t none = 0;
-    if (hb_load_relaxed(e) == 0 && hb_cas_seq(e, &none, addr)) {
-      _Atomic uint8_t *c = hb_filter(addr);
-      if (hb_load_relaxed(c) != 255) hb_add_relaxed(c, (uint8_t)1); /* a saturated byte stays: always looked up */
-      return 1;
-    }
+/* under busy */
+static HB_NOINLINE void hb_put_orphans(struct hb_tls *t) {
+  for (uint32_t i = 0; i < HB_ORPHAN_FREES; i++) {
+    uint64_t addr = hb_orphan_take(i);
+    if (addr) hb_put_free(t, addr, hb_now_ns());
   }
-  HB_COUNT(alloc_table_full);
-  return 0;
 }
-
-/* Forget it; 0 when it was not sampled. Before the real free: the address may be handed out again at once. */
-static int hb_alloc_untrack(uint64_t addr) {
-  uint64_t h = hb_alloc_hash(addr);
-  if (!hb.alloc_table || !addr) return 0; /* 0 marks free entries, and free(NULL) may meet a byte that others set */
-  for (uint32_t i = 0; i < HB_ALLOC_PROBES; i++) {
-    _Atomic uint64_t *e = &hb.alloc_table[((uint32_t)(h >> 20) + i) & hb.alloc_mask];
-    uint64_t want = addr;
-    if (hb_load_relaxed(e) == addr && hb_cas_seq(e, &want, (uint64_t)0)) {
-      _Atomic uint8_t *c = hb_filter(addr);
-      if (hb_load_relaxed(c) != 255) hb_sub_relaxed(c, (uint8_t)1);
-      return 1;
-    }
-  }
-  return 0;
-}
-
-HB_INLINE int hb_maybe_sampled(const void *p) { return hb_load_relaxed(hb_filter((uint64_t)p)) != 0; }
 
 /* hook path */
 static void hb_emit_alloc(struct hb_tls *t, uint32_t hook, uint64_t addr, uint64_t bytes, uint64_t period,
                           const void *frame) {
   if (!hb_begin(t)) return;
   if (HB_UNLIKELY(!t->announced)) hb_announce(t);
+  if (HB_UNLIKELY(hb_load_relaxed(&hb.wiped->orphan_frees))) hb_put_orphans(t);
   struct hb_rec_alloc r;
   struct hb_stack_taken x;
   hb_rec_init(&r.rec, HB_REC_ALLOC, hook, 0, hb_now_ns());
@@ -120,13 +94,15 @@ static void hb_emit_alloc(struct hb_tls *t, uint32_t hook, uint64_t addr, uint64
   if (HB_UNLIKELY(t->deferred)) hb_deferred(t, frame);
 }
 
-static void hb_emit_free(struct hb_tls *t, uint64_t addr) {
-  struct hb_rec_free r;
-  if (!hb_thread_ready(t) || !hb_load_relaxed(&hb.header->recording) || !hb_begin(t)) return;
+/* A sampled address is free since time_ns, a moment before the allocator had it: it may be somebody else's by now. */
+static void hb_emit_free(struct hb_tls *t, uint64_t addr, uint64_t time_ns) {
+  if (!hb_load_relaxed(&hb.header->recording)) return;
+  if (!hb_thread_ready(t) || !hb_begin(t)) {
+    hb_orphan_free(addr);
+    return;
+  }
   if (HB_UNLIKELY(!t->announced)) hb_announce(t);
-  hb_rec_init(&r.rec, HB_REC_FREE, HB_HOOK_free, 0, hb_now_ns());
-  r.addr = addr;
-  hb_put(t, &r.rec, sizeof r, NULL, 0);
+  hb_put_free(t, addr, time_ns);
   hb_end(t);
 }
 
@@ -202,7 +178,7 @@ static HB_NOINLINE void hb_free_long(void *p) {
   struct hb_tls *t = hb_self();
   typedef void (*fn)(void *);
   fn real = HB_REAL(fn, free);
-  if (hb_alloc_untrack((uint64_t)p)) hb_emit_free(t, (uint64_t)p);
+  if (hb_alloc_untrack((uint64_t)p)) hb_emit_free(t, (uint64_t)p, hb_now_ns());
   if (real) real(p);
 }
 
@@ -220,9 +196,10 @@ HB_EXPORT void free(void *p) {
 #define HB_REALLOC_LONG(hook, old, n, call)                                             \
   struct hb_tls *t = hb_self();                                                         \
   int tracked = (old) && hb_maybe_sampled(old) && hb_alloc_untrack((uint64_t)(old));    \
+  uint64_t before = tracked ? hb_now_ns() : 0;                                          \
   void *p = (call);                                                                     \
   if (tracked) {                                                                        \
-    if (p || (n) == 0) hb_emit_free(t, (uint64_t)(old));                                \
+    if (p || (n) == 0) hb_emit_free(t, (uint64_t)(old), before);                        \
     else hb_alloc_track((uint64_t)(old));                                               \
   }                                                                                     \
   if ((old) && (p || (n) == 0)) t->free_objects++;                                      \

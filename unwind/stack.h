@@ -77,7 +77,7 @@ static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x) {
 static void hb_stack_hook(struct hb_tls *t, const void *frame, struct hb_stack_taken *x) {
   const uintptr_t *f = frame;
   struct hb_range stack = {t->stack_lo, t->stack_hi};
-  while (hb_is_self(f[1]) && hb_in(stack, f[0]) && f[0] > (uintptr_t)f && f[0] <= stack.hi - 16) /* called by ourselves */
+  while (hb_is_self(f[1]) && hb_in(stack, f[0]) && !(f[0] & 7) && f[0] > (uintptr_t)f && f[0] <= stack.hi - 16) /* called by ourselves */
     f = (const uintptr_t *)f[0];
   hb_cursor_hook(&x->c, f, stack);
   hb_stack_take(t, x);

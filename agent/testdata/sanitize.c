@@ -171,7 +171,8 @@ static void *caller(void *arg) {
   s->tid = (uint32_t)syscall(SYS_gettid);
   hb_store_release(&s->uid, (uint32_t)(intptr_t)arg + 1);
   hb_store_release(&s->state, (uint32_t)HB_RUNNING);
-  for (long i = 0; i < rounds; i++) {
+  /* until the sampler has had its chance, too: on a loaded machine it may start late */
+  for (long i = 0; i < rounds || (!atomic_load(&samples) && i < rounds * 1000); i++) {
     for (volatile int k = 0; k < 2000; k++)
       ;
     one_call(t, s, i % 4 == 0);
