@@ -15,12 +15,13 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
                            uint32_t rec_flags);
 
 /* Number the record and write it; a dropped one is counted and breaks the delta chain. signal-safe, under busy */
-static int hb_put(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, const struct hb_frame *f, uint32_t n) {
+static int hb_put_two(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, const struct hb_frame *f, uint32_t n,
+                      const uint64_t *more, uint32_t more_n) {
   struct hb_thread *s = t->slot;
   rec->thread = t->uid;
   rec->seq = ++t->seq;
   hb_store_relaxed(&s->seq, t->seq);
-  if (HB_LIKELY(hb_ring_put(t, rec, fixed, f, n))) return 1;
+  if (HB_LIKELY(hb_ring_put_two(t, rec, fixed, f, n, more, more_n))) return 1;
   t->need_full = 1;
   hb_add_relaxed(&s->lost, 1u);
   HB_COUNT(lost);
@@ -30,6 +31,10 @@ static int hb_put(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, const st
     hb_store_relaxed(&hb.on, 0u);
   }
   return 0;
+}
+
+static int hb_put(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, const struct hb_frame *f, uint32_t n) {
+  return hb_put_two(t, rec, fixed, f, n, NULL, 0);
 }
 
 /* A record that ends in a stack: as a difference to the thread's last one. signal-safe, under busy */
@@ -248,24 +253,50 @@ static void hb_emit_unwound(struct hb_tls *t, struct hb_thread *s) {
   hb_emit_interval(t, &i, (const void *)t->outer_sp);
 }
 
+/* Describe where a lock was taken against the stack that the thread's last record has. Frames are equal when they return
+ * to the same place, of whatever call. Returns how many of hold->pc are to be sent. under busy */
+static uint32_t hb_taken_delta(const struct hb_tls *t, const struct hb_hold *hold, struct hb_stack *s) {
+  const struct hb_memory *m = &t->local->last;
+  uint32_t same = 0, n = hold->n;
+  if (!(hold->flags & (HB_STACK_CUT | HB_STACK_OMITTED)))
+    while (same < n && same < m->depth && !((hold->pc[n - 1 - same] ^ m->f[same].pc) & HB_PC_BITS))
+      same++; /* which way a frame was found is no difference */
+  s->same = (uint16_t)same;
+  s->count = (uint16_t)(n - same);
+  s->flags = (uint16_t)hold->flags;
+  s->omitted = hold->omitted;
+  return n - same;
+}
+
 /* Something was let go while somebody waited. time_ns is that of the baton, so that the waiter's record and this
- * one can be joined exactly. Without a stack when debt_ns is 0: one that caused little delay. hook path */
-static HB_NOINLINE void hb_emit_release(struct hb_tls *t, uint32_t hook, uint64_t object, uint64_t time_ns,
-                                        uint64_t debt_ns, uint32_t woken, const void *frame) {
+ * one can be joined exactly. Without a stack when debt_ns is 0: one that caused little delay. hold: where it was taken,
+ * NULL unknown, and how long ago. hook path */
+static HB_NOINLINE void hb_emit_release(struct hb_tls *t, uint32_t hook, uint64_t object, uint64_t time_ns, uint64_t debt_ns,
+                                        uint32_t woken, const struct hb_hold *hold, uint64_t held_ns, const void *frame) {
   if (!hb_thread_ready(t) || !hb_load_relaxed(&hb.header->recording)) return;
   if (HB_UNLIKELY(!hb_begin(t))) return;
   if (HB_UNLIKELY(!t->announced)) hb_announce(t);
+  if (hold && hold->object != object) hold = NULL; /* a handler's lock took the place meanwhile */
   struct hb_rec_release r;
   struct hb_stack_taken x;
   hb_rec_init(&r.rec, HB_REC_RELEASE, hook, 0, time_ns);
   r.object = object;
   r.debt_ns = debt_ns;
-  r.acquired_ns = 0;
+  r.acquired_ns = hold && held_ns < time_ns ? time_ns - held_ns : 0;
   r.woken = woken;
-  r.reserved = 0;
+  r.taken_hook = 0;
+  memset(&r.taken, 0, sizeof r.taken);
+  r.taken.flags = HB_STACK_NONE;
   if (debt_ns) {
+    uint32_t more = 0;
     hb_stack_hook(t, frame, &x);
-    hb_put_stack(t, &r.rec, sizeof r, &r.stack, &x);
+    hb_delta(t, &x, &r.stack);
+    t->need_full = 0; /* hb_put sets it again when the record is dropped */
+    if (hold) {
+      r.taken_hook = hold->hook;
+      more = hb_taken_delta(t, hold, &r.taken);
+    }
+    hb_put_two(t, &r.rec, sizeof r, hb_scratch(t->local), r.stack.count, hold ? hold->pc : NULL, more);
   } else {
     memset(&r.stack, 0, sizeof r.stack);
     r.stack.flags = HB_STACK_NONE;

@@ -52,6 +52,7 @@
 #define HB_EINTR 4
 #define HB_EAGAIN 11
 #define HB_EBUSY 16
+#define HB_EOWNERDEAD 130
 #define HB_ENOSYS 38
 #define HB_ETIMEDOUT 110
 

@@ -75,6 +75,7 @@ static __thread struct hb_tls hb_tls __attribute__((tls_model("initial-exec")));
 #define HB_FREE_FILTER 4096 /* bytes; a sampled live allocation counts in one of them */
 #define HB_ORPHAN_FREES 64
 #define HB_LOCK_BUCKETS 4096
+#define HB_HOT 0x80000000u
 
 struct hb_lock_bucket {        /* one cache line; several locks may share it: readers check `object` */
   _Atomic uint64_t object;     /* lock of the baton below */
@@ -83,13 +84,14 @@ struct hb_lock_bucket {        /* one cache line; several locks may share it: re
   _Atomic uint64_t check;      /* object ^ release_ns ^ releaser: a torn baton does not verify */
   _Atomic uint64_t since_ns;   /* since when somebody waits */
   _Atomic uint64_t debt_ns;    /* delay caused since the last release that was recorded */
-  _Atomic uint64_t pad[2];
+  _Atomic uint64_t hot_since; /* stamp since when acquisitions are noted (hooks/hold.h), while waiters[] has HB_HOT */
+  _Atomic uint64_t hot_tick;   /* tick of the last recorded wait for a lock */
 };
 
 struct hb_wiped {
   _Atomic uint32_t alive; /* 1 in the process that attached or claimed; 0 in a fork child that has not yet */
   uint32_t pad[15];
-  _Atomic uint32_t waiters[HB_LOCK_BUCKETS]; /* threads waiting for an object of this bucket */
+  _Atomic uint32_t waiters[HB_LOCK_BUCKETS]; /* threads waiting for an object of this bucket, and HB_HOT */
   _Atomic uint8_t free_filter[HB_FREE_FILTER];
   _Atomic uint64_t orphan_free[HB_ORPHAN_FREES]; /* freed by threads that write no records any more: hooks/alloc.h */
   _Atomic uint32_t orphan_frees; /* of them in use; may be more for a moment */

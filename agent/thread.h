@@ -29,6 +29,7 @@ static void hb_local_give(struct hb_local *l) {
     struct hb_local *none = NULL;
     if (!hb_load_relaxed(&hb.spare[i]) && hb_cas_seq(&hb.spare[i], &none, l)) return;
   }
+  if (l->holds) hb_sys2(HB_SYS_munmap, l->holds, sizeof *l->holds);
   hb_sys2(HB_SYS_munmap, l, sizeof *l);
 }
 
@@ -115,6 +116,10 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
     return 0;
   }
   l->last.depth = 0;
+  if (l->holds) { /* of another thread, or of a parent process */
+    for (int i = 0; i < HB_HELD; i++) l->holds->e[i].object = 0;
+    l->holds->last.depth = 0;
+  }
   uint32_t flags = (is_main ? HB_THREADF_MAIN : 0u) | (birth || is_main ? 0u : HB_THREADF_LAZY);
   t->local = l;
   if (birth && birth->stack_bytes && sp < tp && tp - sp < birth->stack_bytes) {

@@ -21,6 +21,7 @@ var sources = []string{
 	"hooks/call.h",
 	"hooks/cond.h",
 	"hooks/exec.h",
+	"hooks/hold.h",
 	"hooks/jump.h",
 	"hooks/life.h",
 	"hooks/live.h",
@@ -44,10 +45,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "0850806f4c6b6112399ab388fd04617cb451c70759c08634dd9a5e93839ebd6a"
+const sourcesSHA256 = "ed5535eda3ca8a61c0a1e1cbc01d9b7d841df23554b8c32ff6cb2bddb6312a15"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "cc65f0b5b7c85005f0772d23a5b5acf5cc0ff74dc15e11c13805fc73e35722e7",
+	"agent/hbagent_linux_amd64.so": "5204fc4aadb9c393e2b2ba325a8fd9c326602935c9cf7aa6acdb630e8cf43696",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

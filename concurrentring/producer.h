@@ -19,10 +19,10 @@
 #include "agent/state.h"
 
 /* Write `fixed` bytes from rec, then `n` program counters taken root-first from a leaf-first array: frames[n-1]
- * is written first. rec->bytes is set here. Returns 0 when dropped. signal-safe */
-static int hb_ring_put(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, const struct hb_frame *frames,
-                       uint32_t n) {
-  uint32_t bytes = fixed + n * 8, tries = hb.ring_count, at = t->subbuf;
+ * is written first; then `more_n` plain ones likewise. rec->bytes is set here. Returns 0 when dropped. signal-safe */
+static int hb_ring_put_two(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, const struct hb_frame *frames, uint32_t n,
+                           const uint64_t *more, uint32_t more_n) {
+  uint32_t bytes = fixed + (n + more_n) * 8, tries = hb.ring_count, at = t->subbuf;
   uint64_t cap = hb.ring_bytes;
   rec->bytes = bytes;
   for (; tries; tries--, at++) {
@@ -51,6 +51,7 @@ static int hb_ring_put(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, con
     const uint64_t *s = (const uint64_t *)rec;
     for (uint32_t i = 0; i < fixed / 8; i++) *d++ = s[i];
     for (uint32_t i = n; i > 0; i--) *d++ = frames[i - 1].pc;
+    for (uint32_t i = more_n; i > 0; i--) *d++ = more[i - 1];
     hb_store_release(&b->head, head + bytes);
     hb_store_release(&b->lock, 0u);
     t->holds = 0;
@@ -59,6 +60,10 @@ static int hb_ring_put(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, con
   }
   t->holds = 0;
   return 0;
+}
+
+HB_INLINE int hb_ring_put(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, const struct hb_frame *frames, uint32_t n) {
+  return hb_ring_put_two(t, rec, fixed, frames, n, NULL, 0);
 }
 
 #endif

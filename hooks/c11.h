@@ -18,9 +18,12 @@ static uint32_t hb_thrd_flags(int r) { return r == HB_THRD_TIMEDOUT ? HB_RECF_TI
     uint32_t owner = hb.mutex_peek ? hb_mutex_owner(m) : 0;                                     \
     struct hb_thread *self = hb_self()->slot;                                                   \
     if (owner && self && owner == self->tid) return (call);                                     \
+    struct hb_hold *hold = HB_HOLD_BEGIN(HB_HOOK_##symbol, m);                                  \
     hb_wait_begin(&w, HB_HOOK_##symbol, (uint64_t)(m), owner, HB_FRAME);                        \
     int r = (call);                                                                             \
-    hb_wait_end(&w, HB_HOOK_##symbol, (uint64_t)(m), 0, hb_thrd_result(r), hb_thrd_flags(r), HB_FRAME); \
+    if (hb_wait_end(&w, HB_HOOK_##symbol, (uint64_t)(m), 0, hb_thrd_result(r), hb_thrd_flags(r), HB_FRAME)) \
+      hb_make_hot((uint64_t)(m));                                                               \
+    hb_hold_end(hold, (uint64_t)(m), r == 0);                                                   \
     return r;                                                                                   \
   } while (0)
 
@@ -35,7 +38,11 @@ HB_EXPORT HB_NOINLINE int mtx_lock(void *m) {
   int got = 0;
   if (HB_UNLIKELY(!real)) return 2;
   if (HB_UNLIKELY(!hb_load_relaxed(&hb.on))) return real(m);
-  if (HB_LIKELY(HB_MTX_FREE(m, got))) return got;
+  if (HB_LIKELY(HB_MTX_FREE(m, got))) {
+    if (HB_UNLIKELY(got == 0 && hb_is_hot((uint64_t)m)))
+      hb_hold_end(hb_hold_begin(hb_self(), HB_HOOK_mtx_lock, (uint64_t)m, HB_FRAME), (uint64_t)m, 1);
+    return got;
+  }
   HB_MTX_WAIT(mtx_lock, m, real(m));
 }
 
@@ -50,21 +57,20 @@ HB_EXPORT int mtx_unlock(void *m) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, mtx_unlock);
   uint32_t word = hb_mutex_word(m);
   if (HB_UNLIKELY(!real)) return 2;
-  if (HB_LIKELY((word <= 1 || !hb.mutex_peek || !hb_mutex_waited(m, word)) && hb_waiters((uint64_t)m) == 0))
+  if (HB_LIKELY((word <= 1 || !hb.mutex_peek || !hb_mutex_waited(m, word)) && hb_watched((uint64_t)m) == 0))
     return real(m);
-  return hb_unlock_long(real, HB_HOOK_mtx_unlock, m);
+  return hb_mutex_unlock_long(real, HB_HOOK_mtx_unlock, m);
 }
 
 #define HB_CND_WAIT(symbol, c, m, call)                                                                 \
   do {                                                                                                  \
     struct hb_wait w;                                                                                   \
-    uint64_t now = 0;                                                                                   \
     if (!HB_REAL(void *, symbol)) return 2;                                                             \
-    if ((hb.mutex_peek && hb_mutex_waited(m, hb_mutex_word(m))) || hb_waiters((uint64_t)(m)))           \
-      hb_release_begin(hb_self(), (uint64_t)(m), &now);                                                 \
+    HB_COND_LETS_GO(HB_HOOK_##symbol, m);                                                               \
     hb_wait_begin(&w, HB_HOOK_##symbol, (uint64_t)(c), 0, HB_FRAME);                                    \
     int r = (call);                                                                                     \
     hb_wait_end(&w, HB_HOOK_##symbol, (uint64_t)(c), (uint64_t)(m), hb_thrd_result(r), hb_thrd_flags(r), HB_FRAME); \
+    HB_COND_TOOK(HB_HOOK_##symbol, m);                                                                  \
     return r;                                                                                           \
   } while (0)
 

@@ -7,18 +7,42 @@
 #include "hooks/exec.h"
 #include "hooks/lock.h"
 
-/* Waiting on a condition lets go of its mutex first: leave that baton too. Cancellation may unwind through. */
+/* Waiting on a condition lets go of its mutex first: leave that baton too, and forget where it was taken; it is taken
+ * again here. Cancellation may unwind through. */
+static HB_NOINLINE void hb_cond_lets_go(uint64_t m, int waited, uint32_t hook, const void *frame) {
+  struct hb_tls *t = hb_self();
+  struct hb_hold *hold = hb_hold_of(t, m);
+  uint32_t waiting = hb_waiters(m);
+  if (waiting || waited) {
+    uint64_t now = 0, held_ns = hb_held_ns(hold), debt = hb_release_begin(t, m, held_ns, &now);
+    if (debt) hb_emit_release(t, hook, m, now, debt, waiting, hold, held_ns, frame);
+  }
+  if (hold) hold->object = 0;
+}
+
+/* A record of it is written before the mutex is let go, for once: the wait that follows has no end in sight. */
+#define HB_COND_LETS_GO(hook, m)                                                                          \
+  do {                                                                                                    \
+    int waited = hb.mutex_peek && hb_mutex_waited(m, hb_mutex_word(m));                                   \
+    if (waited || hb_watched((uint64_t)(m))) hb_cond_lets_go((uint64_t)(m), waited, hook, HB_FRAME);      \
+  } while (0)
+
+#define HB_COND_TOOK(hook, m)                                                                             \
+  do {                                                                                                    \
+    if (HB_UNLIKELY(hb_is_hot((uint64_t)(m))))                                                            \
+      hb_hold_end(hb_hold_begin(hb_self(), hook, (uint64_t)(m), HB_FRAME), (uint64_t)(m), 1);             \
+  } while (0)
+
 #define HB_COND_WAIT(symbol, c, m, call)                                                                  \
   do {                                                                                                    \
     struct hb_wait w;                                                                                     \
-    uint64_t now = 0;                                                                                     \
     if (!HB_REAL(void *, symbol)) return HB_ENOSYS;                                                       \
-    if ((hb.mutex_peek && hb_mutex_waited(m, hb_mutex_word(m))) || hb_waiters((uint64_t)(m)))             \
-      hb_release_begin(hb_self(), (uint64_t)(m), &now);                                                   \
+    HB_COND_LETS_GO(HB_HOOK_##symbol, m);                                                                 \
     hb_wait_begin(&w, HB_HOOK_##symbol, (uint64_t)(c), 0, HB_FRAME);                                      \
     int r = (call);                                                                                       \
     hb_wait_end(&w, HB_HOOK_##symbol, (uint64_t)(c), (uint64_t)(m), -(int64_t)r,                          \
                 r == HB_ETIMEDOUT ? HB_RECF_TIMEDOUT : r ? HB_RECF_FAILED : 0u, HB_FRAME);                \
+    HB_COND_TOOK(HB_HOOK_##symbol, m);                                                                    \
     return r;                                                                                             \
   } while (0)
 
@@ -43,9 +67,9 @@ HB_EXPORT HB_NOINLINE int pthread_cond_clockwait(void *c, void *m, int clock, co
 static HB_NOINLINE int hb_wake_long(hb_lock_fn real, uint32_t hook, void *object) {
   struct hb_tls *t = hb_self();
   uint32_t waiting = hb_waiters((uint64_t)object);
-  uint64_t now = 0, debt = hb_release_begin(t, (uint64_t)object, &now);
+  uint64_t now = 0, debt = hb_release_begin(t, (uint64_t)object, UINT64_MAX, &now);
   int r = real(object);
-  if (now && hb.features & HB_FEATURE_LOCK) hb_emit_release(t, hook, (uint64_t)object, now, debt, waiting, HB_FRAME);
+  if (now && hb.features & HB_FEATURE_LOCK) hb_emit_release(t, hook, (uint64_t)object, now, debt, waiting, NULL, 0, HB_FRAME);
   return r;
 }
 
@@ -127,7 +151,7 @@ static void hb_join_release(struct hb_tls *t) {
   if (hb_waiters(self) == 0 || !hb_thread_ready(t)) return;
   uint64_t now = hb_now_ns();
   hb_baton_leave(&hb.wiped->locks[hb_bucket(self)], self, now, t->uid);
-  hb_emit_release(t, HB_HOOK_pthread_exit, self, now, 1, 1, HB_FRAME); /* a debt of 1: with its stack */
+  hb_emit_release(t, HB_HOOK_pthread_exit, self, now, 1, 1, NULL, 0, HB_FRAME); /* a debt of 1: with its stack */
   hb_compiler_barrier(); /* no tail call: the frame must still be there */
 }
 
@@ -152,10 +176,10 @@ static HB_NOINLINE long hb_futex_wait(long n, long a, long b, long c, long d, lo
 
 static HB_NOINLINE long hb_futex_wake(long n, long a, long b, long c, long d, long e, long f) {
   struct hb_tls *t = hb_self();
-  uint64_t now = 0, debt = hb_waiters((uint64_t)a) ? hb_release_begin(t, (uint64_t)a, &now) : 0;
+  uint64_t now = 0, debt = hb_waiters((uint64_t)a) ? hb_release_begin(t, (uint64_t)a, UINT64_MAX, &now) : 0;
   long r = ((hb_syscall_fn)hb_real.syscall)(n, a, b, c, d, e, f);
   if (r > 0 && now && hb.features & HB_FEATURE_LOCK)
-    hb_emit_release(t, HB_HOOK_futex_wake, (uint64_t)a, now, debt, (uint32_t)r, HB_FRAME);
+    hb_emit_release(t, HB_HOOK_futex_wake, (uint64_t)a, now, debt, (uint32_t)r, NULL, 0, HB_FRAME);
   return r;
 }
 

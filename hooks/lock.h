@@ -2,12 +2,12 @@
  *
  * Uncontended, a lock costs one look at its word and the tick gate, an unlock one look at the word and the
  * waiter count. glibc's mutex layout (sysdeps/nptl/bits/struct_mutex.h: lock word at 0, owner's tid at 8, kind
- * at 16) is checked on a mutex of our own at start; where it is not that (musl), locks are tried before they are
+ * at 16; of a recursive one, how often it was taken at 4) is checked on a mutex of our own at start; where it is not that (musl), locks are tried before they are
  * waited for, and every result but EBUSY is final: trying again would lock a robust mutex twice. */
 #ifndef HB_LOCK_H
 #define HB_LOCK_H
 
-#include "hooks/wait.h"
+#include "hooks/hold.h"
 
 typedef int (*hb_lock_fn)(void *);
 typedef int (*hb_timedlock_fn)(void *, const void *);
@@ -26,6 +26,11 @@ static int hb_mutex_waited(const void *m, uint32_t word) {
   return word > 1;
 }
 
+/* Taken more than once by its owner: this unlock lets nobody go on. */
+static int hb_mutex_nested(const void *m) {
+  return (hb_mutex_kind(m) & 3) == 1 && hb_load_relaxed((const _Atomic uint32_t *)m + 1) > 1;
+}
+
 /* Layout check on a mutex of our own. init only */
 static void hb_mutex_check(void) {
   static uint64_t probe[8]; /* PTHREAD_MUTEX_INITIALIZER is all zeroes on every libc we know */
@@ -37,6 +42,11 @@ static void hb_mutex_check(void) {
   if (hb.mutex_peek) hb.lock_fast = lock;
 }
 
+HB_INLINE int hb_taken(int r) { return r == 0 || r == HB_EOWNERDEAD; }
+
+#define HB_HOLD_BEGIN(hook, m) \
+  (HB_UNLIKELY(hb_is_hot((uint64_t)(m))) ? hb_hold_begin(hb_self(), hook, (uint64_t)(m), HB_FRAME) : NULL)
+
 /* Wait for a mutex that is taken. An owner that is ourselves (recursive, error-checking) does not wait. */
 #define HB_MUTEX_WAIT(hook, m, call)                                                                    \
   do {                                                                                                  \
@@ -44,10 +54,13 @@ static void hb_mutex_check(void) {
     uint32_t owner = hb.mutex_peek ? hb_mutex_owner(m) : 0;                                             \
     struct hb_thread *self = hb_self()->slot;                                                           \
     if (owner && self && owner == self->tid) return (call);                                             \
+    struct hb_hold *hold = HB_HOLD_BEGIN(hook, m);                                                      \
     hb_wait_begin(&w, hook, (uint64_t)(m), owner, HB_FRAME);                                            \
     int r = (call);                                                                                     \
-    hb_wait_end(&w, hook, (uint64_t)(m), 0, -(int64_t)r,                                                \
-                r == HB_ETIMEDOUT ? HB_RECF_TIMEDOUT : r ? HB_RECF_FAILED : 0u, HB_FRAME);              \
+    if (hb_wait_end(&w, hook, (uint64_t)(m), 0, -(int64_t)r,                                            \
+                    r == HB_ETIMEDOUT ? HB_RECF_TIMEDOUT : r ? HB_RECF_FAILED : 0u, HB_FRAME))          \
+      hb_make_hot((uint64_t)(m));                                                                       \
+    hb_hold_end(hold, (uint64_t)(m), hb_taken(r));                                                      \
     return r;                                                                                           \
   } while (0)
 
@@ -59,7 +72,11 @@ static HB_NOINLINE int hb_mutex_lock_long(void *m) {
   if (hb.mutex_peek) {
     if (hb_mutex_word(m) == 0) {
       if (hb_new_tick(t)) hb_sample_hook(t, HB_SAMPLE_SYNC, HB_HOOK_pthread_mutex_lock, (uint64_t)m, HB_FRAME);
-      return real(m);
+      struct hb_hold *hold = HB_HOLD_BEGIN(HB_HOOK_pthread_mutex_lock, m);
+      if (!hold) return real(m);
+      int r = real(m);
+      hb_hold_end(hold, (uint64_t)m, hb_taken(r));
+      return r;
     }
   } else if (hb_real.pthread_mutex_trylock) {
     int r = ((hb_lock_fn)hb_real.pthread_mutex_trylock)(m);
@@ -72,13 +89,22 @@ HB_EXPORT int pthread_mutex_lock(void *m) {
   struct hb_tls *t = hb_self();
   hb_saw_depth(t, HB_CFA);
   hb_lock_fn real = hb.lock_fast;
-  if (HB_LIKELY(real && hb_mutex_word(m) == 0 && !hb_new_tick(t))) return real(m);
+  if (HB_LIKELY(real && hb_mutex_word(m) == 0 && !hb_new_tick(t) && !hb_is_hot((uint64_t)m))) return real(m);
   return hb_mutex_lock_long(m);
+}
+
+/* Tried, and taken: its stack is left afterwards, since many a try fails. hook path */
+static HB_NOINLINE int hb_try_hot(hb_lock_fn real, uint32_t hook, void *m, int (*taken)(int)) {
+  int r = real(m);
+  if (taken(r)) hb_hold_end(hb_hold_begin(hb_self(), hook, (uint64_t)m, HB_FRAME), (uint64_t)m, 1);
+  return r;
 }
 
 HB_EXPORT int pthread_mutex_trylock(void *m) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, pthread_mutex_trylock);
-  return HB_LIKELY(real != NULL) ? real(m) : HB_ENOSYS;
+  if (HB_UNLIKELY(!real)) return HB_ENOSYS;
+  if (HB_UNLIKELY(hb_is_hot((uint64_t)m))) return hb_try_hot(real, HB_HOOK_pthread_mutex_trylock, m, hb_taken);
+  return real(m);
 }
 
 HB_EXPORT HB_NOINLINE int pthread_mutex_timedlock(void *m, const void *until) {
@@ -95,13 +121,25 @@ HB_EXPORT HB_NOINLINE int pthread_mutex_clocklock(void *m, int clock, const void
   HB_MUTEX_WAIT(HB_HOOK_pthread_mutex_clocklock, m, real(m, clock, until));
 }
 
-static HB_NOINLINE int hb_unlock_long(hb_lock_fn real, uint32_t hook, void *m) {
+/* waited: the lock's own memory says that somebody waits. hook path */
+static HB_NOINLINE int hb_unlock_long(hb_lock_fn real, uint32_t hook, void *m, int waited) {
   struct hb_tls *t = hb_self();
-  uint64_t now = 0, debt = hb_release_begin(t, (uint64_t)m, &now);
   uint32_t waiting = hb_waiters((uint64_t)m);
+  struct hb_hold *hold = hb_hold_of(t, (uint64_t)m);
+  if (!waiting && !waited) { /* hot, and nobody there */
+    if (hold) hold->object = 0;
+    return real(m);
+  }
+  uint64_t now = 0, held_ns = hb_held_ns(hold), debt = hb_release_begin(t, (uint64_t)m, held_ns, &now);
   int r = real(m); /* from here on m may be gone: only our own tables are touched */
-  if (HB_UNLIKELY(debt && r == 0)) hb_emit_release(t, hook, (uint64_t)m, now, debt, waiting, HB_FRAME);
+  if (HB_UNLIKELY(debt && r == 0)) hb_emit_release(t, hook, (uint64_t)m, now, debt, waiting, hold, held_ns, HB_FRAME);
+  if (hold && r == 0 && hold->object == (uint64_t)m) hold->object = 0;
   return r;
+}
+
+static HB_NOINLINE int hb_mutex_unlock_long(hb_lock_fn real, uint32_t hook, void *m) {
+  if (hb.mutex_peek && hb_mutex_nested(m)) return real(m);
+  return hb_unlock_long(real, hook, m, hb.mutex_peek && hb_mutex_waited(m, hb_mutex_word(m)));
 }
 
 HB_EXPORT int pthread_mutex_unlock(void *m) {
@@ -111,9 +149,9 @@ HB_EXPORT int pthread_mutex_unlock(void *m) {
     real = HB_REAL(hb_lock_fn, pthread_mutex_unlock);
     return real ? real(m) : HB_ENOSYS;
   }
-  if (HB_LIKELY((word <= 1 || !hb.mutex_peek || !hb_mutex_waited(m, word)) && hb_waiters((uint64_t)m) == 0))
+  if (HB_LIKELY((word <= 1 || !hb.mutex_peek || !hb_mutex_waited(m, word)) && hb_watched((uint64_t)m) == 0))
     return real(m);
-  return hb_unlock_long(real, HB_HOOK_pthread_mutex_unlock, m);
+  return hb_mutex_unlock_long(real, HB_HOOK_pthread_mutex_unlock, m);
 }
 
 /* ---- reader-writer locks: tried first, since "taken" depends on who asks ---- */
@@ -130,12 +168,19 @@ HB_INLINE uint32_t hb_rwlock_owner(const void *l) {
     if (!hb_load_relaxed(&hb.on)) return (call);                                                      \
     if (hb_real.try) {                                                                                \
       int tried = ((hb_lock_fn)hb_real.try)(l);                                                       \
-      if (HB_LIKELY(tried != HB_EBUSY)) return tried;                                                 \
+      if (HB_LIKELY(tried != HB_EBUSY)) {                                                             \
+        if (HB_UNLIKELY(tried == 0 && hb_is_hot((uint64_t)(l))))                                      \
+          hb_hold_end(hb_hold_begin(hb_self(), HB_HOOK_##symbol, (uint64_t)(l), HB_FRAME), (uint64_t)(l), 1); \
+        return tried;                                                                                 \
+      }                                                                                               \
     }                                                                                                 \
+    struct hb_hold *hold = HB_HOLD_BEGIN(HB_HOOK_##symbol, l);                                        \
     hb_wait_begin(&w, HB_HOOK_##symbol, (uint64_t)(l), hb_rwlock_owner(l), HB_FRAME);                 \
     int r = (call);                                                                                   \
-    hb_wait_end(&w, HB_HOOK_##symbol, (uint64_t)(l), 0, -(int64_t)r,                                  \
-                r == HB_ETIMEDOUT ? HB_RECF_TIMEDOUT : r ? HB_RECF_FAILED : 0u, HB_FRAME);            \
+    if (hb_wait_end(&w, HB_HOOK_##symbol, (uint64_t)(l), 0, -(int64_t)r,                              \
+                    r == HB_ETIMEDOUT ? HB_RECF_TIMEDOUT : r ? HB_RECF_FAILED : 0u, HB_FRAME))        \
+      hb_make_hot((uint64_t)(l));                                                                     \
+    hb_hold_end(hold, (uint64_t)(l), r == 0);                                                         \
     return r;                                                                                         \
   } while (0)
 
@@ -165,8 +210,8 @@ HB_EXPORT HB_NOINLINE int pthread_rwlock_clockwrlock(void *l, int clock, const v
 HB_EXPORT int pthread_rwlock_unlock(void *l) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, pthread_rwlock_unlock);
   if (HB_UNLIKELY(!real)) return HB_ENOSYS;
-  if (HB_LIKELY(hb_waiters((uint64_t)l) == 0)) return real(l);
-  return hb_unlock_long(real, HB_HOOK_pthread_rwlock_unlock, l);
+  if (HB_LIKELY(hb_watched((uint64_t)l) == 0)) return real(l);
+  return hb_unlock_long(real, HB_HOOK_pthread_rwlock_unlock, l, 0);
 }
 
 /* ---- spin locks: the waiter burns CPU time, which sampling points book inside the call (sampler/points.h) ---- */
@@ -176,19 +221,26 @@ HB_EXPORT HB_NOINLINE int pthread_spin_lock(void *l) {
   if (HB_UNLIKELY(!real)) return HB_ENOSYS;
   if (HB_UNLIKELY(!try || !hb_load_relaxed(&hb.on))) return real(l);
   int r = try(l);
-  if (HB_LIKELY(r != HB_EBUSY)) return r;
+  if (HB_LIKELY(r != HB_EBUSY)) {
+    if (HB_UNLIKELY(r == 0 && hb_is_hot((uint64_t)l)))
+      hb_hold_end(hb_hold_begin(hb_self(), HB_HOOK_pthread_spin_lock, (uint64_t)l, HB_FRAME), (uint64_t)l, 1);
+    return r;
+  }
+  struct hb_hold *hold = HB_HOLD_BEGIN(HB_HOOK_pthread_spin_lock, l);
   struct hb_wait w;
   hb_wait_begin(&w, HB_HOOK_pthread_spin_lock, (uint64_t)l, 0, HB_FRAME);
   r = real(l);
-  hb_wait_end(&w, HB_HOOK_pthread_spin_lock, (uint64_t)l, 0, -(int64_t)r, r ? HB_RECF_FAILED : 0u, HB_FRAME);
+  if (hb_wait_end(&w, HB_HOOK_pthread_spin_lock, (uint64_t)l, 0, -(int64_t)r, r ? HB_RECF_FAILED : 0u, HB_FRAME))
+    hb_make_hot((uint64_t)l);
+  hb_hold_end(hold, (uint64_t)l, r == 0);
   return r;
 }
 
 HB_EXPORT int pthread_spin_unlock(void *l) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, pthread_spin_unlock);
   if (HB_UNLIKELY(!real)) return HB_ENOSYS;
-  if (HB_LIKELY(hb_waiters((uint64_t)l) == 0)) return real(l);
-  return hb_unlock_long(real, HB_HOOK_pthread_spin_unlock, l);
+  if (HB_LIKELY(hb_watched((uint64_t)l) == 0)) return real(l);
+  return hb_unlock_long(real, HB_HOOK_pthread_spin_unlock, l, 0);
 }
 
 #endif

@@ -23,7 +23,9 @@
 HB_INLINE uint32_t hb_bucket(uint64_t object) { return (uint32_t)((object * 0x9e3779b97f4a7c15ull) >> 52); }
 _Static_assert(HB_LOCK_BUCKETS == 1 << 12, "hb_bucket shifts by 52");
 
-HB_INLINE uint32_t hb_waiters(uint64_t object) { return hb_load_relaxed(&hb.wiped->waiters[hb_bucket(object)]); }
+/* Waiters, and HB_HOT: 0 when a lock or an unlock has nothing to look at. */
+HB_INLINE uint32_t hb_watched(uint64_t object) { return hb_load_relaxed(&hb.wiped->waiters[hb_bucket(object)]); }
+HB_INLINE uint32_t hb_waiters(uint64_t object) { return hb_watched(object) & ~HB_HOT; }
 
 /* ---- the waiting side ---- */
 
@@ -62,7 +64,7 @@ static void hb_wait_begin(struct hb_wait *w, uint32_t hook, uint64_t object, uin
   w->bucket = hb_bucket(object);
   w->start_ns = hb_now_ns();
   hb_publish_in(s, hook, object, owner, frame);
-  if (atomic_fetch_add_explicit(&hb.wiped->waiters[w->bucket], 1u, memory_order_seq_cst) == 0)
+  if (atomic_fetch_add_explicit(&hb.wiped->waiters[w->bucket], 1u, memory_order_seq_cst) << 1 == 0)
     hb_store_relaxed(&hb.wiped->locks[w->bucket].since_ns, w->start_ns);
   w->outer_waiting = t->waiting;
   t->waiting = w->bucket + 1;
@@ -106,12 +108,12 @@ static HB_NOINLINE void hb_wait_adapt(struct hb_tls *t) {
   t->wait_credit = (uint32_t)credit;
 }
 
-/* hook path; keeps errno. result: the call's value or -errno */
-static void hb_wait_end(struct hb_wait *w, uint32_t hook, uint64_t object, uint64_t object2, int64_t result,
+/* hook path; keeps errno. result: the call's value or -errno. Returns whether the wait was recorded. */
+static int hb_wait_end(struct hb_wait *w, uint32_t hook, uint64_t object, uint64_t object2, int64_t result,
                         uint32_t flags, const void *frame) {
   struct hb_tls *t = hb_self();
   struct hb_thread *s = w->slot;
-  if (!s || t->slot != s) return; /* not recorded, or a fork child came back from its parent's call */
+  if (!s || t->slot != s) return 0; /* not recorded, or a fork child came back from its parent's call */
   uint64_t stamp = hb_stamp(), ns = hb_stamp_ns(w->stamp, stamp);
   t->left_pc = ((const uint64_t *)frame)[1];
   if (HB_UNLIKELY(hb_point_near(t, stamp))) hb_sample_point(t, hook, 1, frame);
@@ -121,11 +123,12 @@ static void hb_wait_end(struct hb_wait *w, uint32_t hook, uint64_t object, uint6
   t->waiting = w->outer_waiting;
   hb_store_relaxed(&s->waits, hb_load_relaxed(&s->waits) + 1);
   hb_store_relaxed(&s->wait_ns, hb_load_relaxed(&s->wait_ns) + ns);
-  if (ns < t->wait_threshold_ns || !(hb.features & HB_FEATURE_LOCK)) return;
+  if (ns < t->wait_threshold_ns || !(hb.features & HB_FEATURE_LOCK)) return 0;
   hb_wait_adapt(t);
   struct hb_interval i = {hook, flags, w->owner, 0, object, object2, 0, ns, result};
   if (!(flags & HB_RECF_TIMEDOUT)) i.releaser = hb_baton_take(object, w->start_ns, &i.release_ns);
   hb_emit_interval(t, &i, frame);
+  return 1;
 }
 
 /* ---- the releasing side ---- */
@@ -139,15 +142,17 @@ static void hb_baton_leave(struct hb_lock_bucket *b, uint64_t object, uint64_t n
 }
 
 /* About to let go of something that somebody may wait for: leaves the baton. Returns the debt to record after the
- * release, 0 for none. hook path */
-static uint64_t hb_release_begin(struct hb_tls *t, uint64_t object, uint64_t *now_out) {
+ * release, 0 for none. It was held for held_ns: nobody was delayed by this thread
+ * before. hook path */
+static uint64_t hb_release_begin(struct hb_tls *t, uint64_t object, uint64_t held_ns, uint64_t *now_out) {
   if (!hb_thread_ready(t)) return 0;
   uint32_t i = hb_bucket(object);
   struct hb_lock_bucket *b = &hb.wiped->locks[i];
   uint64_t now = hb_now_ns(), debt = 0;
-  if (hb_load_relaxed(&hb.wiped->waiters[i])) {
+  if (hb_load_relaxed(&hb.wiped->waiters[i]) & ~HB_HOT) {
     uint64_t since = hb_load_relaxed(&b->since_ns), prev = hb_load_relaxed(&b->release_ns);
     if (hb_load_relaxed(&b->object) == object && prev > since) since = prev; /* earlier delay is paid for */
+    if (held_ns < now && now - held_ns > since) since = now - held_ns;
     debt = hb_load_relaxed(&b->debt_ns) + (now > since ? now - since : 0);
     if (debt >= hb.release_debt_ns << t->debt_shift) {
       hb_store_relaxed(&b->debt_ns, (uint64_t)0);

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "77e7f890b62f5728101997e9b82824e943c4537e568151a356653ff5899eecad"
+const layoutSHA256 = "c6abbdd15fa0d4b20e40cb700bb887ac11a241f07856a4df5e7e6b28579160ea"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -385,19 +385,20 @@ func (v *RecInterval) Encode(b []byte) {
 	v.Stack.Encode(b[72:])
 }
 
-// RecRelease is struct hb_rec_release, 72 bytes.
+// RecRelease is struct hb_rec_release, 88 bytes.
 type RecRelease struct {
 	Rec        Rec
 	Object     uint64
 	DebtNs     uint64
 	AcquiredNs uint64
 	Woken      uint32
-	Reserved   uint32
+	TakenHook  uint32
+	Taken      Stack
 	Stack      Stack
 }
 
 // RecReleaseBytes is sizeof(struct hb_rec_release).
-const RecReleaseBytes = 72
+const RecReleaseBytes = 88
 
 // Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
 func (v *RecRelease) Decode(b []byte) bool {
@@ -409,8 +410,9 @@ func (v *RecRelease) Decode(b []byte) bool {
 	v.DebtNs = binary.LittleEndian.Uint64(b[32:])
 	v.AcquiredNs = binary.LittleEndian.Uint64(b[40:])
 	v.Woken = binary.LittleEndian.Uint32(b[48:])
-	v.Reserved = binary.LittleEndian.Uint32(b[52:])
-	v.Stack.Decode(b[56:])
+	v.TakenHook = binary.LittleEndian.Uint32(b[52:])
+	v.Taken.Decode(b[56:])
+	v.Stack.Decode(b[72:])
 	return true
 }
 
@@ -422,8 +424,9 @@ func (v *RecRelease) Encode(b []byte) {
 	binary.LittleEndian.PutUint64(b[32:], v.DebtNs)
 	binary.LittleEndian.PutUint64(b[40:], v.AcquiredNs)
 	binary.LittleEndian.PutUint32(b[48:], v.Woken)
-	binary.LittleEndian.PutUint32(b[52:], v.Reserved)
-	v.Stack.Encode(b[56:])
+	binary.LittleEndian.PutUint32(b[52:], v.TakenHook)
+	v.Taken.Encode(b[56:])
+	v.Stack.Encode(b[72:])
 }
 
 // RecAlloc is struct hb_rec_alloc, 72 bytes.
@@ -1042,11 +1045,13 @@ var (
 	_ = [unsafe.Sizeof(RecRelease{}.AcquiredNs) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(RecRelease{}.Woken) - 48]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecRelease{}.Woken) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(RecRelease{}.Reserved) - 52]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(RecRelease{}.Reserved) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(RecRelease{}.Stack) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecRelease{}.TakenHook) - 52]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecRelease{}.TakenHook) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecRelease{}.Taken) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecRelease{}.Taken) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecRelease{}.Stack) - 72]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecRelease{}.Stack) - 16]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(RecRelease{}) - 72]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecRelease{}) - 88]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(RecAlloc{}.Rec) - 0]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecAlloc{}.Rec) - 24]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(RecAlloc{}.Addr) - 24]struct{}{} == [0]struct{}{}

@@ -40,7 +40,12 @@ const (
 	KindThreadExit                  // last event of a thread; CPU is the CPU time since its last KindCPU, which nothing else accounts for
 	KindLost                        // Count records of this thread were lost before this moment
 	KindOff                         // interval [Start, Time]: off its CPU, as the kernel saw it (recorded with privileges only). Not in its thread's order: may be stored late, Same is 0
+	KindHold                        // interval [Start, Time]: had Object, for which others waited when it let go; Stack and Hook are where it took it. Not in its thread's order: Same is 0
 )
+
+// Beside says that events of a kind stand beside their thread's own account: in no order with its other events, and no
+// part of where its time went.
+func (k Kind) Beside() bool { return k == KindOff || k == KindHold }
 
 // Flags of an event.
 type Flags uint16

@@ -12,13 +12,34 @@ static struct hb_tables hb_tables; /* the session's region, mapped at attach; ba
 
 /* A recorded thread's: its last stack, scratch space for a walk, the unwind rules that it met last. What is touched depends
  * on how deep stacks are: at 30 frames 8 KiB of rules and a page of each array. */
+struct hb_holds;
 struct hb_local {
+  struct hb_holds *holds; /* NULL until it takes a hot lock */
   struct hb_memory last;
   struct hb_taken scratch;
   struct hb_rules rules;
 };
 _Static_assert(sizeof(struct hb_local) <= 32 << 10, "the agent's memory per sampled thread");
 _Static_assert(sizeof(struct hb_frame) == sizeof(struct hb_kept), "scratch serves walks with and without memory");
+
+/* Where a thread took the hot locks that it holds (hooks/hold.h). */
+#define HB_HELD 4
+#define HB_HOLD_FRAMES 120
+struct hb_hold {
+  uint64_t object;      /* 0: free */
+  uint64_t acquired;    /* stamp; 0: it is still waited for */
+  uint32_t hook, flags /* HB_STACK_* */, omitted, n;
+  uint64_t version;     /* of the memory that pc is a copy of */
+  uint64_t pc[HB_HOLD_FRAMES]; /* leaf first; of a deeper stack the leaf's end */
+};
+struct hb_holds {
+  struct hb_hold e[HB_HELD];
+  uint64_t tick; /* in which `credit` stacks may still be taken */
+  uint64_t version; /* of `last`: counts the stacks that differed from the one before */
+  uint32_t credit, next;
+  struct hb_memory last; /* of them: hb_local's is the one that was sent last, maybe from quite another place */
+};
+_Static_assert(sizeof(struct hb_holds) <= 16 << 10, "the agent's memory per thread that takes hot locks");
 
 /* A stack as it was taken: v.n frames in scratch, leaf first, standing on v.joined frames of the last one. */
 struct hb_stack_taken {
@@ -32,8 +53,8 @@ struct hb_stack_taken {
 HB_INLINE int hb_is_self(uintptr_t pc) { return pc - hb.self_lo < hb.self_hi - hb.self_lo; }
 HB_INLINE struct hb_frame *hb_scratch(struct hb_local *l) { return (struct hb_frame *)l->scratch.f; }
 
-/* From the cursor x->c on. signal-safe, under t->busy */
-static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x) {
+/* From the cursor x->c on, joining the stack that m remembers. signal-safe, under t->busy */
+static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x, struct hb_memory *m) {
   struct hb_local *l = t->local;
   struct hb_cursor *c = &x->c;
   const struct hb_modules *list = hb_modules_adopt(&hb_tables, hb.slot_index, hb.uid);
@@ -50,7 +71,7 @@ static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x) {
   if (list && c->hi != c->sp) {
     struct hb_cursor again = *c;
     if (t->need_full) l->last.solid = 0; /* the record must stand alone: join nothing */
-    hb_walk_verify(&x->u, c, &l->last, &l->scratch, &x->w, &x->v);
+    hb_walk_verify(&x->u, c, m, &l->scratch, &x->w, &x->v);
     x->remember = 1;
     if (HB_LIKELY(x->v.end != HB_WALK_LIMIT)) return;
     *c = again; /* deeper than is kept whole: once more, for both ends */
@@ -74,19 +95,23 @@ static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x) {
 
 /* Stack of a hook: `frame` is the wrapper's __builtin_frame_address(0), so its return address is certain. Our own
  * frames are left out. signal-safe, under t->busy */
-static void hb_stack_hook(struct hb_tls *t, const void *frame, struct hb_stack_taken *x) {
+static void hb_stack_hook_in(struct hb_tls *t, const void *frame, struct hb_stack_taken *x, struct hb_memory *m) {
   const uintptr_t *f = frame;
   struct hb_range stack = {t->stack_lo, t->stack_hi};
   while (hb_is_self(f[1]) && hb_in(stack, f[0]) && !(f[0] & 7) && f[0] > (uintptr_t)f && f[0] <= stack.hi - 16) /* called by ourselves */
     f = (const uintptr_t *)f[0];
   hb_cursor_hook(&x->c, f, stack);
-  hb_stack_take(t, x);
+  hb_stack_take(t, x, m);
+}
+
+HB_INLINE void hb_stack_hook(struct hb_tls *t, const void *frame, struct hb_stack_taken *x) {
+  hb_stack_hook_in(t, frame, x, &t->local->last);
 }
 
 /* Stack of interrupted code; `uc` is the handler's third argument. signal-safe, under t->busy */
 static void hb_stack_signal(struct hb_tls *t, const void *uc, struct hb_stack_taken *x) {
   hb_cursor_signal(&x->c, uc, (struct hb_range){t->stack_lo, t->stack_hi});
-  hb_stack_take(t, x);
+  hb_stack_take(t, x, &t->local->last);
 }
 
 #endif

@@ -466,7 +466,9 @@ HB_INLINE int hb_step_fast(const struct hb_unwind *u, struct hb_rules *rules, ui
 static void hb_cursor_hook(struct hb_cursor *c, const void *frame, struct hb_range stack) {
   const uintptr_t *f = frame;
   uintptr_t sp = (uintptr_t)(f + 2);
-  *c = (struct hb_cursor){.pc = f[1], .sp = sp, .bp = f[0], .at = sp - 8, .how = HB_PC_CALLER};
+  c->pc = f[1], c->sp = sp, c->bp = f[0], c->at = sp - 8, c->how = HB_PC_CALLER;
+  c->file = NULL, c->bp_slot = c->extra = c->end_at = 0; /* one by one: the compiler clears the whole by rep stos, at 30 ns */
+  c->exact = c->plain = c->signals = c->guessed = 0;
   int known = hb_in(stack, sp);
   c->lo = known ? stack.lo : sp;
   c->hi = known ? stack.hi : sp;

@@ -24,12 +24,13 @@ import (
 const leastNs = 50_000
 
 func main() {
+	only := flag.String("only", "", "the only scenario to run")
 	rounds := flag.Int("rounds", 400, "rounds of each scenario")
 	bin := flag.String("hbtrace", "", "the hbtrace to check (default: built from this tree)")
 	flags := flag.String("flags", "", "more flags for hbtrace run, separated by spaces")
 	out := flag.String("o", "", "file for the table (default: standard output alone)")
 	flag.Parse()
-	if err := run(*rounds, *bin, strings.Fields(*flags), *out); err != nil {
+	if err := run(*rounds, *only, *bin, strings.Fields(*flags), *out); err != nil {
 		fmt.Fprintf(os.Stderr, "locks: %v\n", err)
 		os.Exit(1)
 	}
@@ -49,7 +50,7 @@ var programs = []program{
 	{"truth.cc", []string{"g++", "-std=c++20", "-O1", "-g", "-pthread", "bench/locks/src/truth.cc", "-o"}, []string{"atomic-wait"}},
 }
 
-func run(rounds int, bin string, flags []string, out string) error {
+func run(rounds int, only, bin string, flags []string, out string) error {
 	if _, err := os.Stat("bench/locks/src/truth.c"); err != nil {
 		return errors.New("no bench/locks/src/truth.c here: run this from the repository's top")
 	}
@@ -66,7 +67,7 @@ func run(rounds int, bin string, flags []string, out string) error {
 	}
 	var text strings.Builder
 	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "program\tscenario\twaits\tpresent\terror p50 µs\tp99 µs\treleaser known\tright\tcertain\tright\tlikely\tright\t\n")
+	fmt.Fprintf(t, "program\tscenario\twaits\tpresent\terror p50 µs\tp99 µs\treleaser known\tright\tcertain\tright\tlikely\tright\ttaken at known\tright\t\n")
 	for _, p := range programs {
 		if _, err := exec.LookPath(p.compile[0]); err != nil {
 			fmt.Fprintf(os.Stderr, "locks: without %s: %s is left out\n", p.compile[0], p.source)
@@ -77,6 +78,9 @@ func run(rounds int, bin string, flags []string, out string) error {
 			return err
 		}
 		for _, s := range p.scenarios {
+			if only != "" && only != s {
+				continue
+			}
 			n := rounds
 			if s == "chain" {
 				n = max(rounds/10, 3)
@@ -117,6 +121,7 @@ type result struct {
 	asked, known, right    int     // waits whose releaser the program knows
 	certain, certainRight  int
 	likelyNamed, likelyYes int
+	holds, taken, takenYes int // waits for a lock whose releaser had taken it at a known place
 }
 
 func (r *result) String() string {
@@ -133,8 +138,8 @@ func (r *result) String() string {
 		}
 		return fmt.Sprintf("%.2f %%", 100*float64(part)/float64(whole))
 	}
-	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t", r.waits, share(r.present, r.waits), at(50), at(99),
-		share(r.known, r.asked), share(r.right, r.known), r.certain, share(r.certainRight, r.certain), r.likelyNamed, share(r.likelyYes, r.likelyNamed))
+	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t", r.waits, share(r.present, r.waits), at(50), at(99),
+		share(r.known, r.asked), share(r.right, r.known), r.certain, share(r.certainRight, r.certain), r.likelyNamed, share(r.likelyYes, r.likelyNamed), share(r.taken, r.holds), share(r.takenYes, r.taken))
 }
 
 // compare holds a recording against the file that the program wrote.
@@ -149,7 +154,15 @@ func compare(truth, recording string) (*result, error) {
 		tids[t.ID] = t.TID
 	}
 	waits := map[int][]trace.Event{}
+	type ended struct {
+		thread trace.ThreadID
+		at     trace.Ns
+	}
+	holds := map[ended]trace.StackID{} // where a lock had been taken, by who let go when
 	if err := src.Events(func(e *trace.Event) error {
+		if e.Kind == trace.KindHold {
+			holds[ended{e.Thread, e.Time}] = e.Stack
+		}
 		if e.Kind == trace.KindWait {
 			waits[tids[e.Thread]] = append(waits[tids[e.Thread]], *e)
 		}
@@ -164,10 +177,14 @@ func compare(truth, recording string) (*result, error) {
 	var r result
 	for line := range strings.Lines(string(text)) {
 		var scenario string
+		taken := "-"
 		var tid, releaser int
 		var start, end, object uint64
 		if _, err := fmt.Sscan(line, &scenario, &tid, &start, &end, &object, &releaser); err != nil {
 			return nil, fmt.Errorf("truth %q: %w", line, err)
+		}
+		if f := strings.Fields(line); len(f) > 6 {
+			taken = f[6]
 		}
 		if end-start < leastNs {
 			continue
@@ -203,6 +220,13 @@ func compare(truth, recording string) (*result, error) {
 		right := tids[last.Releaser] == releaser
 		certain := last.Flags&trace.FlagCertain != 0
 		count(right, &r.right)
+		if taken != "-" {
+			r.holds++
+			if at := holds[ended{last.Releaser, last.Release}]; at != 0 {
+				r.taken++
+				count(passes(src, at, taken), &r.takenYes)
+			}
+		}
 		if certain {
 			r.certain++
 			count(right, &r.certainRight)
@@ -212,6 +236,19 @@ func compare(truth, recording string) (*result, error) {
 		}
 	}
 	return &r, nil
+}
+
+// passes says whether a stack's two innermost functions include one.
+func passes(src trace.Source, at trace.StackID, function string) bool {
+	for range 2 {
+		for _, f := range src.Symbols(at) {
+			if f.Func == function {
+				return true
+			}
+		}
+		at = src.Node(at).Parent
+	}
+	return false
 }
 
 func count(is bool, n *int) {

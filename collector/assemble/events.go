@@ -211,12 +211,20 @@ func (a *Assembler) interval(t *thread, h *segment.Rec, rec []byte, e *trace.Eve
 
 func (a *Assembler) release(t *thread, rec []byte, e *trace.Event) bool {
 	var r segment.RecRelease
-	if !r.Decode(rec) || !a.stackOf(t, &r.Stack, rec[segment.RecReleaseBytes:], e) {
+	if !r.Decode(rec) {
+		return false
+	}
+	pcs := rec[segment.RecReleaseBytes:]
+	n := 8 * int(r.Stack.Count)
+	if n > len(pcs) || !a.stackOf(t, &r.Stack, pcs[:n], e) {
 		return false
 	}
 	e.Kind, e.Object = trace.KindRelease, r.Object
 	e.Debt = int64(min(r.DebtNs, math.MaxInt64))
 	e.Release = trace.Ns(min(r.AcquiredNs, uint64(e.Time)))
+	if ok := a.taken(t, &r, pcs[n:], e); !ok {
+		return false
+	}
 	t.noteEnter(e)
 	a.emit(t, e)
 	return true

@@ -73,6 +73,55 @@ func (a *Assembler) stackOf(t *thread, s *segment.Stack, pcs []byte, e *trace.Ev
 	if count > 0 && hadNext && s.Flags&segment.StackSameCall != 0 {
 		e.Flags |= trace.FlagSameCall
 	}
+	e.Flags |= stackFlags(s)
+	return true
+}
+
+// taken delivers where the lock of a release's record had been taken, beside the thread's order: r.Taken is described
+// against the release's own stack, e's, which the thread has now. False when it makes no sense.
+func (a *Assembler) taken(t *thread, r *segment.RecRelease, pcs []byte, e *trace.Event) bool {
+	s := &r.Taken
+	same, count := int(s.Same), int(s.Count)
+	if len(pcs) != 8*count || same+count > segment.MaxFrames {
+		return false
+	}
+	if s.Flags&segment.StackNone != 0 {
+		return count == 0 && same == 0
+	}
+	if e.Release == 0 || e.Flags&trace.FlagNoStack != 0 && same > 0 {
+		return true // of a stack that is not known
+	}
+	if same > len(t.stack) {
+		return false
+	}
+	held := trace.Event{
+		Kind: trace.KindHold, Flags: stackFlags(s), Hook: trace.HookID(r.TakenHook), Thread: t.meta.ID, Start: e.Release, Time: e.Time,
+		Count: 1, Object: r.Object,
+	}
+	if same > 0 {
+		held.Stack = t.stack[same-1]
+	}
+	for i := range count {
+		pc := binary.LittleEndian.Uint64(pcs[8*i:])
+		how, addr := trace.How(pc>>segment.PCShift), pc&(1<<segment.PCShift-1)
+		if how < trace.HowExact || how > trace.HowMark {
+			return false
+		}
+		id := a.cfg.Stacks.Push(held.Stack, a.resolve(t.proc, addr, how), how)
+		if id == held.Stack { // no room
+			a.stats.SkippedStacks++
+			return true
+		}
+		held.Stack = id
+	}
+	if held.Stack != 0 {
+		a.deliver(&held)
+	}
+	return true
+}
+
+// stackFlags are what a record says of how its stack was taken.
+func stackFlags(s *segment.Stack) (flags trace.Flags) {
 	for _, f := range [...]struct {
 		c uint16
 		e trace.Flags
@@ -82,10 +131,10 @@ func (a *Assembler) stackOf(t *thread, s *segment.Stack, pcs []byte, e *trace.Ev
 		{segment.StackOmitted, trace.FlagStackOmitted},
 	} {
 		if s.Flags&f.c != 0 {
-			e.Flags |= f.e
+			flags |= f.e
 		}
 	}
-	return true
+	return flags
 }
 
 // resolve gives an address the module that it lies in.

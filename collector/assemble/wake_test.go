@@ -2,6 +2,8 @@
 package assemble
 
 import (
+	"encoding/binary"
+	"slices"
 	"testing"
 
 	"github.com/hbtrace/hbtrace/hooks"
@@ -184,5 +186,65 @@ func TestOwnerByTID(t *testing.T) {
 		if got[i] != want {
 			t.Errorf("wait %d: owner %d, want %d", i, got[i], want)
 		}
+	}
+}
+
+// TestTaken: where a lock had been taken comes as a difference to the stack of its release.
+func TestTaken(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		taken    segment.Stack
+		pcs      []uint64
+		acquired uint64
+		want     []uint64 // addresses, root first; nil: no event
+		sensible bool
+	}{
+		{"another leaf", segment.Stack{Same: 1, Count: 1}, pcs(0x40), 1_400_000, []uint64{0x10, 0x40}, true},
+		{"the same", segment.Stack{Same: 2}, nil, 1_400_000, []uint64{0x10, 0x30}, true},
+		{"nothing in common", segment.Stack{Count: 2}, pcs(0x50, 0x60), 1_400_000, []uint64{0x50, 0x60}, true},
+		{"none", segment.Stack{Flags: segment.StackNone}, nil, 0, nil, true},
+		{"at no known time", segment.Stack{Same: 1, Count: 1}, pcs(0x40), 0, nil, true},
+		{"more than there is", segment.Stack{Same: 3}, nil, 1_400_000, nil, false},
+		{"shorter than it says", segment.Stack{Same: 1, Count: 2}, pcs(0x40), 1_400_000, nil, false},
+		{"longer than it says", segment.Stack{Same: 1, Count: 1}, pcs(0x40, 0x41), 1_400_000, nil, false},
+		{"no way to be found", segment.Stack{Same: 1, Count: 1}, []uint64{0x40}, 1_400_000, nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := newKit(t, Config{})
+			g := newAgent(1, 1)
+			k.put(g.thread(1))
+			s, tail := g.delta(pcs(0x10, 0x30), noLimit)
+			for _, pc := range c.pcs {
+				tail = binary.LittleEndian.AppendUint64(tail, pc)
+			}
+			r := segment.RecRelease{
+				Rec: g.rec(segment.RecTypeRelease, hooks.PthreadMutexUnlock, 1_500_000), Object: 0xabc, DebtNs: 77, AcquiredNs: c.acquired,
+				TakenHook: uint32(hooks.PthreadMutexLock), Taken: c.taken, Stack: s,
+			}
+			k.put(record(&r, segment.RecReleaseBytes, tail))
+			k.EndPass()
+			k.EndPass()
+			held := k.of(trace.KindHold)
+			if broken := k.Stats().Broken; (broken == 0) != c.sensible {
+				t.Errorf("%d records made no sense", broken)
+			}
+			if len(held) == 0 && c.want == nil {
+				return
+			}
+			if len(held) != 1 || c.want == nil {
+				t.Fatalf("%d events, want one: %v", len(held), c.want != nil)
+			}
+			e := held[0]
+			if e.Start != 1_400_000 || e.Time != 1_500_000 || e.Object != 0xabc || e.Hook != hooks.PthreadMutexLock || e.Same != 0 {
+				t.Errorf("%+v", e)
+			}
+			var got []uint64
+			for _, a := range k.stack(e.Stack) {
+				got = append(got, a.Off)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("stack %#x, want %#x", got, c.want)
+			}
+		})
 	}
 }

@@ -61,6 +61,7 @@ var allowed = map[trace.Kind]fields{
 	trace.KindThreadExit:  fCPU,
 	trace.KindLost:        fMerge | fStart,
 	trace.KindOff:         fObject | fObject2 | fSize | fResult | fReleaser | fRelease | fStart,
+	trace.KindHold:        fObject | fStart,
 }
 
 func (c *checker) event(e *trace.Event) {
@@ -90,7 +91,7 @@ func (c *checker) event(e *trace.Event) {
 	if e.Time > c.meta.EndNs+clockSlackNs {
 		bad("after the recording's end %d", c.meta.EndNs)
 	}
-	if e.Kind == trace.KindOff { // the kernel's account: beside the thread's own, and in no order with it
+	if e.Kind.Beside() {
 		c.eventFields(e, may, bad)
 		c.off(e, bad)
 		s.events--

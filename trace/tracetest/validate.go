@@ -147,7 +147,7 @@ func (v *validator) event(e *trace.Event) {
 	bad := func(format string, args ...any) {
 		v.add("event %d (kind %d of thread %d at %d): %s", v.events, e.Kind, e.Thread, e.Time, fmt.Sprintf(format, args...))
 	}
-	if e.Kind < trace.KindCPU || e.Kind > trace.KindOff {
+	if e.Kind < trace.KindCPU || e.Kind > trace.KindHold {
 		bad("no such kind")
 	}
 	t := v.threads[e.Thread]
@@ -155,7 +155,7 @@ func (v *validator) event(e *trace.Event) {
 		bad("no such thread")
 		return
 	}
-	if e.Kind == trace.KindOff {
+	if e.Kind.Beside() {
 		return // not in the thread's order
 	}
 	v.times(e, t, bad)

@@ -72,7 +72,7 @@ func (a *Analyser) findHolds() {
 		}
 		add(o, turn{r.at, r.thread, false, r.site})
 		if r.taken != 0 {
-			add(o, turn{r.taken, r.thread, true, Site{}})
+			add(o, turn{r.taken, r.thread, true, a.line.holds[releaseKey{r.thread, r.at}]})
 		}
 	}
 	for _, h := range a.holds {

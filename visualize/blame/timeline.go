@@ -17,7 +17,6 @@ type interval struct {
 	object, object2         uint64
 	thread, owner, releaser trace.ThreadID
 	stack                   trace.StackID
-	taken                   trace.StackID // where owner took the object, as far as the event tells
 	hook                    trace.HookID
 	flags                   trace.Flags
 	wait, lock              bool
@@ -57,6 +56,7 @@ type timeline struct {
 	samples   []sample
 	releases  []letGo
 	released  map[releaseKey]int32
+	holds     map[releaseKey]Site // by when it ended: where the lock had been taken
 	offs      []off
 	// After sort: where a thread's begin and end. Waits and calls of a thread are in the order of their starts.
 	ofThread, samplesOf, offsOf map[trace.ThreadID]span
@@ -93,6 +93,15 @@ func (a *Analyser) Add(e *trace.Event) {
 		}
 		l.released[releaseKey{e.Thread, e.Time}] = int32(len(l.releases))
 		l.releases = append(l.releases, letGo{e.Time, e.Release, e.Object, e.Thread, Site{e.Stack, e.Hook}})
+	case trace.KindHold:
+		if len(l.holds) >= a.o.MaxIntervals {
+			a.res.IntervalsLeft++
+			return
+		}
+		if l.holds == nil {
+			l.holds = map[releaseKey]Site{}
+		}
+		l.holds[releaseKey{e.Thread, e.Time}] = Site{e.Stack, e.Hook}
 	case trace.KindOff:
 		if e.Weight == trace.OffNew {
 			return

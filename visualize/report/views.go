@@ -219,8 +219,8 @@ func (f *facts) threadsView(o Options) []string {
 	return f.end(out, o)
 }
 
-var kindNames = [trace.KindOff + 1]string{
-	"", "cpu", "gap", "sync", "enter", "wait", "call", "release", "alloc", "free", "thread_start", "thread_exit", "lost", "off_cpu",
+var kindNames = [trace.KindHold + 1]string{
+	"", "cpu", "gap", "sync", "enter", "wait", "call", "release", "alloc", "free", "thread_start", "thread_exit", "lost", "off_cpu", "hold",
 }
 
 func (f *facts) storageView(o Options) []string {

@@ -128,7 +128,7 @@ func (Discard) Point(*trace.Event, int) error { return nil }
 
 // Add takes the next stored event. It keeps no reference to it.
 func (b *Builder) Add(e *trace.Event) error {
-	if e.Kind == trace.KindOff {
+	if e.Kind.Beside() {
 		return nil // beside the thread's own account
 	}
 	t := b.thread(e.Thread)

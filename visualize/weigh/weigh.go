@@ -223,7 +223,7 @@ func (c *Collector) findRoutines(threads []trace.Thread) {
 
 // Add takes the recording's next event. It keeps no reference to it. The error is [ErrTooManyRows].
 func (c *Collector) Add(e *trace.Event) error {
-	if e.Kind == trace.KindOff {
+	if e.Kind.Beside() {
 		return nil // beside the thread's own account: its waits and calls are what weighs
 	}
 	t := c.thread(e.Thread)

@@ -1,7 +1,7 @@
 /* truth: threads that wait for each other in known ways, and write down what they know: who waited, for what, from when
  * to when, and who let them go on. usage: truth SCENARIO ROUNDS FILE. A line of FILE is
- *   SCENARIO tid start_ns end_ns object releaser_tid
- * with CLOCK_MONOTONIC taken around the waiting call. The releaser is written by whoever lets go, where the object itself
+ *   SCENARIO tid start_ns end_ns object releaser_tid function
+ * with CLOCK_MONOTONIC taken around the waiting call; function is where the releaser had taken the lock, - where it is none. The releaser is written by whoever lets go, where the object itself
  * keeps it from being overwritten before the waiter has read it; 0 where nobody can know. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -20,6 +20,7 @@ struct line {
   int tid, releaser;
   uint64_t start, end;
   const void *object;
+  const char *taken;
 };
 static struct line lines[MAX_THREADS][MAX_LINES];
 static int counts[MAX_THREADS];
@@ -35,8 +36,11 @@ static int tid(void) {
   static __thread int id;
   return id ? id : (id = (int)syscall(SYS_gettid));
 }
+static void waited_taken(int self, uint64_t start, const void *object, int releaser, const char *taken) {
+  if (counts[self] < MAX_LINES) lines[self][counts[self]++] = (struct line){tid(), releaser, start, now(), object, taken};
+}
 static void waited(int self, uint64_t start, const void *object, int releaser) {
-  if (counts[self] < MAX_LINES) lines[self][counts[self]++] = (struct line){tid(), releaser, start, now(), object};
+  waited_taken(self, start, object, releaser, "-");
 }
 static void spin_us(unsigned us) {
   uint64_t until = now() + us * 1000u;
@@ -52,18 +56,35 @@ static sem_t sem;
 static pthread_barrier_t barrier;
 static atomic_int last; /* who let go of the lock last: written before it is let go */
 
+static const char *volatile took = "-"; /* where who let go last had taken it: written before it is let go */
+
+/* Three ways to take the lock; all let go in mutex_body. */
+__attribute__((noinline)) static void take_left(void) {
+  pthread_mutex_lock(&mutex);
+  __asm__ volatile("");
+}
+__attribute__((noinline)) static void take_right(void) {
+  pthread_mutex_lock(&mutex);
+  __asm__ volatile("");
+}
+__attribute__((noinline)) static void take_trying(void) {
+  if (pthread_mutex_trylock(&mutex)) pthread_mutex_lock(&mutex);
+  __asm__ volatile("");
+}
+
 static void *mutex_body(void *arg) {
   int self = (int)(intptr_t)arg;
   unsigned seed = (unsigned)self + 1;
   for (int i = 0; i < rounds; i++) {
     uint64_t t = now();
-    pthread_mutex_lock(&mutex);
-    waited(self, t, &mutex, last);
+    (i % 3 == 0 ? take_left : i % 3 == 1 ? take_right : take_trying)();
+    waited_taken(self, t, &mutex, last, took);
     if (i % 2)
       usleep(random_us(&seed, 100, 400));
     else
       spin_us(random_us(&seed, 50, 200));
     last = tid();
+    took = i % 3 == 0 ? "take_left" : i % 3 == 1 ? "take_right" : "take_trying";
     pthread_mutex_unlock(&mutex);
     usleep(random_us(&seed, 100, 900));
   }
@@ -201,8 +222,9 @@ int main(int argc, char **argv) {
     if (!f) return 1;
     for (int i = 0; i < all[k].threads; i++)
       for (int j = 0; j < counts[i]; j++)
-        fprintf(f, "%s %d %llu %llu %llu %d\n", scenario, lines[i][j].tid, (unsigned long long)lines[i][j].start,
-                (unsigned long long)lines[i][j].end, (unsigned long long)(uintptr_t)lines[i][j].object, lines[i][j].releaser);
+        fprintf(f, "%s %d %llu %llu %llu %d %s\n", scenario, lines[i][j].tid, (unsigned long long)lines[i][j].start,
+                (unsigned long long)lines[i][j].end, (unsigned long long)(uintptr_t)lines[i][j].object, lines[i][j].releaser,
+                lines[i][j].taken);
     return fclose(f) != 0;
   }
   fprintf(stderr, "truth: no scenario %s\n", scenario);

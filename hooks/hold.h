@@ -1,0 +1,108 @@
+/* hold.h: where the locks that a thread holds were taken.
+ *
+ * Nobody knows when a lock is taken whether somebody will wait for it. But a lock that was waited for will be again, so
+ * its bucket becomes *hot* at the first recorded wait (HB_HOT beside the count of waiters, seen by the look that lock
+ * and unlock take anyway), and from then on every acquisition leaves its stack in the thread's own memory. The
+ * unlock that finds a waiter writes it into the release's record, as a difference to the release's own stack; every
+ * other unlock forgets it. The stack is taken before the lock is, so that nobody is held up by it.
+ *
+ * An entry is trusted only if its bucket has been hot ever since (hot_since): then every unlock of the lock went
+ * through here, and the entry is of the latest acquisition. A bucket cools HB_HOT_TICKS after the last
+ * recorded wait; of a lock that is taken very often some acquisitions go without a stack (HB_HOLD_PER_TICK).
+ *
+ * Not covered: whoever had the lock before it became hot; more than HB_HELD hot locks held at once. */
+#ifndef HB_HOLD_H
+#define HB_HOLD_H
+
+#include "hooks/wait.h"
+
+#define HB_HOT_TICKS 10000   /* 10 s */
+#define HB_HOLD_PER_TICK 256 /* some 9 us of each ms */
+
+HB_INLINE int hb_is_hot(uint64_t object) { return (hb_watched(object) & HB_HOT) != 0; }
+
+/* Somebody waited for this lock for long enough to be recorded. hook path */
+static void hb_make_hot(uint64_t object) {
+  uint32_t i = hb_bucket(object);
+  hb_store_relaxed(&hb.wiped->locks[i].hot_tick, hb_load_relaxed(&hb.header->tick));
+  if (hb_load_relaxed(&hb.wiped->waiters[i]) & HB_HOT) return;
+  hb_store_relaxed(&hb.wiped->locks[i].hot_since, hb_stamp());
+  atomic_fetch_or_explicit(&hb.wiped->waiters[i], HB_HOT, memory_order_release);
+}
+
+/* Nobody has waited for long: stop looking. hook path */
+static int hb_cooled(uint64_t object) {
+  uint32_t i = hb_bucket(object);
+  if (hb_load_relaxed(&hb.header->tick) - hb_load_relaxed(&hb.wiped->locks[i].hot_tick) < HB_HOT_TICKS) return 0;
+  atomic_fetch_and_explicit(&hb.wiped->waiters[i], ~HB_HOT, memory_order_relaxed);
+  return 1;
+}
+
+/* The thread's entry for a lock that it holds; NULL: it was not seen to take it. hook path */
+static struct hb_hold *hb_hold_of(struct hb_tls *t, uint64_t object) {
+  struct hb_holds *h = t->local ? t->local->holds : NULL;
+  if (!h) return NULL;
+  uint64_t since = hb_load_relaxed(&hb.wiped->locks[hb_bucket(object)].hot_since);
+  for (int i = 0; i < HB_HELD; i++)
+    if (h->e[i].object == object) {
+      if (h->e[i].acquired > since) return &h->e[i];
+      h->e[i].object = 0;
+    }
+  return NULL;
+}
+
+/* About to take a hot lock: keep the stack. NULL: none is kept. hook path */
+static HB_NOINLINE struct hb_hold *hb_hold_begin(struct hb_tls *t, uint32_t hook, uint64_t object, const void *frame) {
+  if (!hb_thread_ready(t) || !(hb.features & HB_FEATURE_LOCK) || hb_cooled(object) || t->busy) return NULL;
+  struct hb_holds *h = t->local->holds;
+  if (!h && !(h = t->local->holds = hb_pages(sizeof *h))) return NULL;
+  uint64_t tick = hb_load_relaxed(&hb.header->tick);
+  if (tick != h->tick) h->tick = tick, h->credit = HB_HOLD_PER_TICK;
+  struct hb_hold *e = NULL, *free_ = NULL;
+  for (int i = 0; i < HB_HELD; i++) {
+    struct hb_hold *x = &h->e[i];
+    if (x->object == object) e = x;
+    else if (x->object == 0 && (!free_ || x->version == h->version)) free_ = x; /* rather one that has this very stack already */
+  }
+  if (h->credit == 0) {
+    if (e) e->object = 0; /* of an earlier acquisition */
+    return NULL;
+  }
+  h->credit--;
+  if (!e) e = free_ ? free_ : &h->e[h->next++ % HB_HELD];
+  if (!hb_begin(t)) return NULL;
+  struct hb_stack_taken x;
+  hb_stack_hook_in(t, frame, &x, &h->last);
+  e->object = object;
+  e->acquired = 0; /* not yet */
+  e->hook = hook;
+  uint32_t depth = x.v.n + x.v.joined;
+  if (HB_UNLIKELY(x.v.n || depth != h->last.depth || e->version != h->version)) {
+    const struct hb_frame *f = hb_scratch(t->local);
+    uint32_t n = x.v.n < HB_HOLD_FRAMES ? x.v.n : HB_HOLD_FRAMES, k = 0;
+    for (; k < n; k++) e->pc[k] = f[k].pc;
+    for (uint32_t j = x.v.joined; j && k < HB_HOLD_FRAMES; j--) e->pc[k++] = h->last.f[j - 1].pc;
+    e->n = k;
+    e->flags = x.w.flags | (k < depth ? HB_STACK_CUT : 0u);
+    e->omitted = x.w.omitted;
+    if (x.v.n || depth != h->last.depth) h->version++;
+    e->version = h->version;
+    if (HB_LIKELY(x.remember)) hb_memory_keep(&h->last, &x.u, &x.c, &t->local->scratch, &x.v);
+    else h->last.depth = 0;
+  }
+  hb_end(t);
+  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, frame);
+  return e;
+}
+
+/* The lock was taken, or not. hook path */
+HB_INLINE void hb_hold_end(struct hb_hold *e, uint64_t object, int taken) {
+  if (!e || e->object != object || e->acquired) return; /* a handler's lock took the place */
+  if (taken) e->acquired = hb_stamp();
+  else e->object = 0;
+}
+
+/* How long it has been held, ns; all time where that is not known. hook path */
+HB_INLINE uint64_t hb_held_ns(const struct hb_hold *e) { return e ? hb_stamp_ns(e->acquired, hb_stamp()) : UINT64_MAX; }
+
+#endif
