@@ -1,7 +1,7 @@
 // Package assemble turns the raw records of the ring into trace.Events.
 //
-// assemble.go owns the order of things: records come in by Record, pass by pass; what they mean is in
-// events.go, their stacks in stacks.go, whose they are in identity.go, the addresses in modules.go, who woke
+// assemble.go owns the passes: records come in by Record, are put in order by order.go; what they mean is in
+// events.go, their stacks in stacks.go and frames.go, whose they are in identity.go, the addresses in modules.go, who woke
 // whom in wake.go, and the merging of equal neighbours in merge.go.
 //
 // # Order
@@ -25,10 +25,7 @@
 package assemble
 
 import (
-	"cmp"
-	"container/heap"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/hbtrace/hbtrace/segment"
@@ -43,7 +40,7 @@ type Stacks interface {
 // Config is what an Assembler works with. Stacks and Sink are required.
 type Config struct {
 	Stacks Stacks
-	Sink   func(*trace.Event) // the Event is reused between calls
+	Sink   func(*trace.Event) // the Event is the assembler's, and valid during the call
 
 	// Segment gives the slots of threads and processes whose own records were lost, and what threads are in
 	// when recording ends. nil: none.
@@ -116,8 +113,10 @@ type Assembler struct {
 	wakes   wakes
 	offs    offs
 
-	event   trace.Event
-	cursors cursors
+	recent  [recentThreads]recentThread
+	frames  frameCache
+	event   trace.Event // what interpretRecord makes
+	cursors []cursor
 }
 
 // New returns an assembler for a session that has just begun.
@@ -148,20 +147,11 @@ func (a *Assembler) look() {
 // Stats is the account so far.
 func (a *Assembler) Stats() Stats { return a.stats }
 
-// item is a record that waits in its thread's queue.
-type item struct {
-	at, n uint32 // where it lies in its pass's arena
-	seq   uint32
-	pass  uint32
-}
-
-func (a *Assembler) bytes(it item) []byte { return a.arenas[it.pass&1][it.at : it.at+it.n] }
-
 // Record takes in one record of the current pass. rec is copied.
 func (a *Assembler) Record(rec []byte) {
 	a.stats.Records++
 	var h segment.Rec
-	if !h.Decode(rec) || len(rec) > segment.MaxRecord || h.TimeNs == 0 || h.TimeNs > a.horizon {
+	if !h.Decode(rec) || int(h.Bytes) != len(rec) || len(rec) > segment.MaxRecord || len(rec)%8 != 0 || h.TimeNs == 0 || h.TimeNs > a.horizon {
 		a.stats.Broken++
 		return
 	}
@@ -183,25 +173,15 @@ func (a *Assembler) Record(rec []byte) {
 	if t.proc == nil {
 		t.unheard, t.unheardTo = true, h.Seq
 	}
-	arena := a.arenas[a.pass&1]
-	if len(arena) > math.MaxUint32-segment.MaxRecord {
-		a.stats.Broken++ // no pass over a ring is as large
-		return
+	if !a.enqueue(t, &h, rec) {
+		a.stats.Broken++
 	}
-	it := item{at: uint32(len(arena)), n: uint32(len(rec)), seq: h.Seq, pass: a.pass}
-	a.arenas[a.pass&1] = append(arena, rec...)
-	if n := len(t.queue); n == 0 {
-		a.queued = append(a.queued, t)
-	} else if int32(h.Seq-t.queue[n-1].seq) < 0 {
-		t.unsorted = true
-	}
-	t.queue = append(t.queue, it)
 }
 
 // EndPass says that a complete pass over the ring has been taken in. It interprets the records of the pass
 // before, with those of this one that belong before them.
 func (a *Assembler) EndPass() {
-	a.interpret(func(it item) bool { return it.pass != a.pass })
+	a.interpret(false)
 	a.settleOffs(false)
 	a.pass++
 	a.look()
@@ -215,7 +195,7 @@ func (a *Assembler) EndPass() {
 // Flush interprets everything that was taken in and delivers the runs in the making. Numbers that are missing
 // now count as lost: it is for the end, and for tests.
 func (a *Assembler) Flush() {
-	a.interpret(func(item) bool { return true })
+	a.interpret(true)
 	for _, t := range a.running {
 		a.endRun(t)
 		t.listed = false
@@ -226,78 +206,8 @@ func (a *Assembler) Flush() {
 	a.announce()
 }
 
-// interpret works off every queue up to its last record that is due, ordered by time across threads.
-func (a *Assembler) interpret(due func(item) bool) {
-	cs := a.cursors[:0]
-	keep := a.queued[:0]
-	for _, t := range a.queued {
-		if t.unsorted {
-			// Numbers wrap: they are compared by their distance from one of them.
-			base := t.queue[0].seq
-			slices.SortStableFunc(t.queue, func(x, y item) int {
-				return cmp.Compare(int32(x.seq-base), int32(y.seq-base))
-			})
-			t.unsorted = false
-		}
-		n := len(t.queue)
-		for n > 0 && !due(t.queue[n-1]) {
-			n--
-		}
-		if n > 0 {
-			c := cursor{t: t, items: t.queue[:n]}
-			c.load(a)
-			cs = append(cs, c)
-		}
-		t.done = n
-		if n < len(t.queue) {
-			keep = append(keep, t)
-		}
-	}
-	a.cursors = cs
-	heap.Init(&a.cursors)
-	for len(a.cursors) > 0 {
-		c := &a.cursors[0]
-		a.next(c.t, c.items[0])
-		if c.items = c.items[1:]; len(c.items) == 0 {
-			c.t.queue = slices.Delete(c.t.queue, 0, c.t.done)
-			heap.Pop(&a.cursors)
-			continue
-		}
-		c.load(a)
-		heap.Fix(&a.cursors, 0)
-	}
-	clear(a.queued[len(keep):])
-	a.queued = keep
-}
-
-// cursor is one thread's place in interpret.
-type cursor struct {
-	t     *thread
-	items []item
-	time  uint64 // of items[0]; where it is less than that of the one before, numbers decide: it comes next
-}
-
-func (c *cursor) load(a *Assembler) {
-	var h segment.Rec
-	h.Decode(a.bytes(c.items[0]))
-	c.time = h.TimeNs
-}
-
-type cursors []cursor
-
-func (c cursors) Len() int           { return len(c) }
-func (c cursors) Less(i, j int) bool { return c[i].time < c[j].time }
-func (c cursors) Swap(i, j int)      { c[i], c[j] = c[j], c[i] }
-func (c *cursors) Push(x any)        { *c = append(*c, x.(cursor)) }
-func (c *cursors) Pop() any {
-	last := (*c)[len(*c)-1]
-	*c = (*c)[:len(*c)-1]
-	return last
-}
-
 // next interprets one record in its thread's order.
-func (a *Assembler) next(t *thread, it item) {
-	rec := a.bytes(it)
+func (a *Assembler) next(t *thread, rec []byte) {
 	var h segment.Rec
 	h.Decode(rec)
 	if !t.begun {
@@ -345,6 +255,5 @@ func (a *Assembler) lost(t *thread, time trace.Ns, n uint32) {
 // deliver hands an event to the sink.
 func (a *Assembler) deliver(e *trace.Event) {
 	a.stats.Events++
-	a.event = *e
-	a.cfg.Sink(&a.event)
+	a.cfg.Sink(e)
 }

@@ -38,23 +38,24 @@ func (a *Assembler) interpretRecord(t *thread, h *segment.Rec, rec []byte) bool 
 	if t.unheard && t.proc != nil && int32(h.Seq-t.unheardTo) <= 0 && (h.Type == segment.RecTypeRelease || h.Type == segment.RecTypeThreadExit) {
 		a.arrived(t, h, rec) // when it came, nobody knew whose it was
 	}
-	e := trace.Event{Hook: trace.HookID(h.Hook), Time: trace.Ns(h.TimeNs), Start: trace.Ns(h.TimeNs), Count: 1}
+	e := &a.event
+	*e = trace.Event{Hook: trace.HookID(h.Hook), Time: trace.Ns(h.TimeNs), Start: trace.Ns(h.TimeNs), Count: 1}
 	switch h.Type {
 	case segment.RecTypeSample:
-		return a.sample(t, h, rec, &e)
+		return a.sample(t, h, rec, e)
 	case segment.RecTypeInterval:
-		return a.interval(t, h, rec, &e)
+		return a.interval(t, h, rec, e)
 	case segment.RecTypeRelease:
-		return a.release(t, rec, &e)
+		return a.release(t, rec, e)
 	case segment.RecTypeAlloc:
-		return a.alloc(t, rec, &e)
+		return a.alloc(t, rec, e)
 	case segment.RecTypeFree:
 		var r segment.RecFree
 		if !r.Decode(rec) || len(rec) != segment.RecFreeBytes {
 			return false
 		}
 		e.Kind, e.Flags, e.Object = trace.KindFree, trace.FlagNoStack, r.Addr
-		a.emit(t, &e)
+		a.emit(t, e)
 	case segment.RecTypeName:
 		var r segment.RecName
 		if !r.Decode(rec) {
@@ -69,7 +70,7 @@ func (a *Assembler) interpretRecord(t *thread, h *segment.Rec, rec []byte) bool 
 		named.meta.Name, named.renamed = clean(r.Name[:]), true
 		a.touch(named)
 	case segment.RecTypeThreadExit:
-		return a.exit(t, rec, &e)
+		return a.exit(t, rec, e)
 	case segment.RecTypeProcExit:
 		if t.proc == nil {
 			return false
@@ -165,7 +166,7 @@ func (t *thread) noteEnter(e *trace.Event) {
 	if e.Kind == trace.KindEnter && e.Stack != 0 {
 		const stackFlags = trace.FlagStackCut | trace.FlagStackGuessed | trace.FlagStackOmitted
 		t.enter = enter{hook: e.Hook, time: e.Time, stack: e.Stack, flags: e.Flags & stackFlags, leaf: t.leaf}
-	} else if e.Stack != 0 {
+	} else if e.Stack != 0 && t.enter.stack != 0 {
 		t.enter = enter{}
 	}
 }

@@ -206,6 +206,7 @@ func (a *Assembler) retire() {
 		}
 		if t.exited && a.pass-t.exitPass >= 3 && len(t.queue) == 0 && !t.inRun && !t.dirty {
 			delete(a.threads, uid)
+			a.recent[uid%recentThreads] = recentThread{}
 			t.forgetTID(uid)
 		}
 	}

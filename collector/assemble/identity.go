@@ -83,9 +83,22 @@ type process struct {
 // sameTID bounds how many threads with one number a process is searched for.
 const sameTID = 4
 
+// recentThread saves a look-up in the map.
+type recentThread struct {
+	uid uint32
+	t   *thread
+}
+
+const recentThreads = 256
+
 // thread returns the state of uid, nil for a uid that no agent was given, or whose thread has long exited.
 func (a *Assembler) thread(uid uint32) *thread {
+	r := &a.recent[uid%recentThreads]
+	if r.uid == uid && uid != 0 {
+		return r.t
+	}
 	if t := a.threads[uid]; t != nil {
+		*r = recentThread{uid, t}
 		return t
 	}
 	if uid == 0 || uid > maxUID || len(a.threads) >= maxThreads || a.known.has(uid) {

@@ -212,6 +212,7 @@ func (a *Assembler) inherit(p *process) {
 	if parent.space.heir {
 		a.inherit(parent) // ends: heir was cleared on the way here
 	}
+	a.frames.forget()
 	p.space.anon = cmp.Or(p.space.anon, parent.space.anon)
 	for _, m := range parent.space.all {
 		if p.meta.Start == 0 || m.time <= p.meta.Start {
@@ -255,6 +256,7 @@ func (a *Assembler) addMapping(p *process, path string, lo, hi, bias uint64, tim
 		if key.kind == trace.ModuleAnon {
 			p.space.anon = id
 		}
+		a.frames.forget()
 		p.space.add(mapping{lo: lo, hi: hi, bias: bias, time: time, id: id})
 	}
 }

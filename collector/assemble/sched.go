@@ -103,7 +103,8 @@ func (a *Assembler) kernelThread(pid, tid int, at trace.Ns) (trace.ThreadID, *pr
 
 // off delivers one time off a CPU.
 func (a *Assembler) off(id trace.ThreadID, p *process, w *offWaiting) {
-	e := trace.Event{
+	e := &a.event
+	*e = trace.Event{
 		Kind: trace.KindOff, Thread: id, Count: 1, Start: trace.Ns(w.Off.Off), Time: trace.Ns(w.On), Release: trace.Ns(w.Wake),
 		Object: uint64(w.OffCPU), Object2: uint64(w.OnCPU), Result: int64(w.State), Size: uint64(w.WakerTID),
 	}
@@ -139,7 +140,7 @@ func (a *Assembler) off(id trace.ThreadID, p *process, w *offWaiting) {
 	if e.Stack == 0 {
 		e.Flags |= trace.FlagNoStack
 	}
-	a.deliver(&e)
+	a.deliver(e)
 }
 
 // kernelPath is what the kernel is called among modules.

@@ -43,12 +43,10 @@ func (a *Assembler) stackOf(t *thread, s *segment.Stack, pcs []byte, e *trace.Ev
 	depth := len(t.stack)
 	t.stack = t.stack[:same]
 	for i := range count {
-		pc := binary.LittleEndian.Uint64(pcs[8*i:])
-		how, addr := trace.How(pc>>segment.PCShift), pc&(1<<segment.PCShift-1)
-		if how < trace.HowExact || how > trace.HowMark {
+		id, ok := a.frame(t.proc, parent, binary.LittleEndian.Uint64(pcs[8*i:]))
+		if !ok {
 			return false // next drops what was pushed so far, with t.whole
 		}
-		id := a.cfg.Stacks.Push(parent, a.resolve(t.proc, addr, how), how)
 		if id == parent { // no room: half a stack would be another one
 			a.stats.SkippedStacks++
 			t.whole = false
@@ -57,7 +55,9 @@ func (a *Assembler) stackOf(t *thread, s *segment.Stack, pcs []byte, e *trace.Ev
 		}
 		parent = id
 		t.stack = append(t.stack, parent)
-		t.leaf = addr
+	}
+	if count > 0 {
+		t.leaf = binary.LittleEndian.Uint64(pcs[8*(count-1):]) & (1<<segment.PCShift - 1)
 	}
 	t.whole = true
 	if count == 0 && same < depth {
@@ -139,8 +139,14 @@ func stackFlags(s *segment.Stack) (flags trace.Flags) {
 
 // resolve gives an address the module that it lies in.
 func (a *Assembler) resolve(p *process, addr uint64, how trace.How) trace.Addr {
+	in, _ := a.within(p, addr, how)
+	return in
+}
+
+// within is resolve; settled says that the answer is the same until modules come.
+func (a *Assembler) within(p *process, addr uint64, how trace.How) (in trace.Addr, settled bool) {
 	if how == trace.HowMark || p == nil {
-		return trace.Addr{Off: addr}
+		return trace.Addr{Off: addr}, how == trace.HowMark
 	}
 	at := addr
 	if how != trace.HowExact && at > 0 {
@@ -149,19 +155,20 @@ func (a *Assembler) resolve(p *process, addr uint64, how trace.How) trace.Addr {
 	m := a.find(p, at)
 	if m == nil {
 		if !p.space.blind {
-			return trace.Addr{Off: addr}
+			return trace.Addr{Off: addr}, false
 		}
 		// A process that makes code maps more of it all the time: what is not known yet is most likely that, and its
 		// address stays what it is.
-		return trace.Addr{Module: p.space.anon, Off: addr}
+		return trace.Addr{Module: p.space.anon, Off: addr}, false
 	}
-	return trace.Addr{Module: m.id, Off: addr - m.bias}
+	return trace.Addr{Module: m.id, Off: addr - m.bias}, true
 }
 
 // Stacks calls f for every stack that the assembler still refers to: what threads are known to be in, and the runs in
 // the making. All others may be taken out of the table, with their ids, once what was delivered is where it does not
 // need them: between passes, or from within Config.Stacks.
 func (a *Assembler) Stacks(f func(trace.StackID)) {
+	a.frames.forget()
 	for _, t := range a.threads {
 		if n := len(t.stack); n > 0 {
 			f(t.stack[n-1])
