@@ -45,10 +45,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "ed5535eda3ca8a61c0a1e1cbc01d9b7d841df23554b8c32ff6cb2bddb6312a15"
+const sourcesSHA256 = "7c426832a149bf8755b7b4b357047219a0c242cc51b8e233741a69ebf767c24e"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "5204fc4aadb9c393e2b2ba325a8fd9c326602935c9cf7aa6acdb630e8cf43696",
+	"agent/hbagent_linux_amd64.so": "4d9080a35274f9f9302f642bd7cb43cc43083e80446eb4fa8db893d6c54e97c9",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -6,8 +6,6 @@
 
 #include "unwind/verify.h"
 
-#define HB_PROBE_PAGES 16 /* 64 KiB of an unknown stack are asked for, at about 100 ns a page */
-
 static struct hb_tables hb_tables; /* the session's region, mapped at attach; base NULL: there is none */
 
 /* A recorded thread's: its last stack, scratch space for a walk, the unwind rules that it met last. What is touched depends
@@ -53,6 +51,20 @@ struct hb_stack_taken {
 HB_INLINE int hb_is_self(uintptr_t pc) { return pc - hb.self_lo < hb.self_hi - hb.self_lo; }
 HB_INLINE struct hb_frame *hb_scratch(struct hb_local *l) { return (struct hb_frame *)l->scratch.f; }
 
+/* The thread's alternate signal stack, {0, 0} when it has none. Only the kernel knows: sigaltstack(2) may have been called
+ * before we were there, or without libc. Also while a handler runs on it; a handler that had the kernel forget it meanwhile
+ * (SS_AUTODISARM) stands on a stack that nobody knows. signal-safe; about 100 ns */
+static struct hb_range hb_stack_alternate(void) {
+  struct {
+    uintptr_t lo;
+    int flags;
+    uintptr_t bytes;
+  } s = {0, 0, 0}; /* stack_t */
+  if (hb_is_err(hb_sys2(HB_SYS_sigaltstack, 0, &s)) || s.flags & 2 /* SS_DISABLE */ || s.lo + s.bytes < s.lo)
+    return (struct hb_range){0, 0};
+  return (struct hb_range){s.lo, s.lo + s.bytes};
+}
+
 /* From the cursor x->c on, joining the stack that m remembers. signal-safe, under t->busy */
 static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x, struct hb_memory *m) {
   struct hb_local *l = t->local;
@@ -61,13 +73,20 @@ static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x, struct hb_
   x->w = (struct hb_walked){0, 0, 0};
   x->v = (struct hb_verified){0, 0, 0, HB_WALK_ON};
   x->remember = 0;
-  if (c->hi == c->sp) { /* on a stack that nobody knows the bounds of: a coroutine's, a handler's */
-    uintptr_t hi = hb_stack_probe(c->sp, HB_PROBE_PAGES);
-    c->lo = c->sp & ~(uintptr_t)4095;
-    c->hi = hi ? hi : c->sp;
+  struct hb_range alternate = {0, 0};
+  if (c->hi == c->sp) { /* not on the thread's own */
+    alternate = hb_stack_alternate();
+    if (hb_in(alternate, c->sp)) {
+      c->lo = alternate.lo;
+      c->hi = alternate.hi;
+    } else { /* a coroutine's */
+      uintptr_t hi = hb_stack_probe(c->sp, HB_PROBE_PAGES);
+      c->lo = c->sp & ~(uintptr_t)4095;
+      c->hi = hi ? hi : c->sp;
+    }
   }
   x->u = (struct hb_unwind){hb_tables.base, list, &l->rules, {hb.self_lo, hb.self_hi}, {hb.start_lo, hb.start_hi},
-                            {{t->stack_lo, t->stack_hi}, {0, 0}}};
+                            {{t->stack_lo, t->stack_hi}, alternate}};
   if (list && c->hi != c->sp) {
     struct hb_cursor again = *c;
     if (t->need_full) l->last.solid = 0; /* the record must stand alone: join nothing */

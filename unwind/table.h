@@ -9,7 +9,8 @@
  *
  * A walk reads nothing but
  *   - the stack: [sp, hi), aligned, strictly upwards, plus the red zone below an interrupted frame, down to lo;
- *     only a signal frame leads to another stack, and only to one of those that the caller names;
+ *     only a signal frame leads to another stack: one of those that the caller names, or pages that the kernel says can
+ *     be read;
  *   - the region of tables, whose every index is checked;
  *   - code without a row around a leaf or a return address, after asking the kernel whether it can be read.
  *
@@ -277,6 +278,18 @@ static int hb_register(const struct hb_cursor *c, uint32_t column, uintptr_t *v)
   return 1;
 }
 
+#define HB_PROBE_PAGES 16 /* 64 KiB of an unknown stack are asked for, at about 100 ns a page */
+
+/* How far a stack that nobody knows the bounds of (a coroutine's) reaches: whole pages above sp that can be read,
+ * `pages` at most. 0: not even sp's own. What lies there may be unmapped at any time by who owns it: ask at each
+ * walk, only about the stack that the walking thread runs on. signal-safe; about 100 ns a page */
+static uintptr_t hb_stack_probe(uintptr_t sp, uint32_t pages) {
+  uintptr_t hi = sp & ~(uintptr_t)4095;
+  if (sp < 0x10000 || sp >> 47) return 0; /* a null pointer is not asked about: the kernel would not read it */
+  for (; pages && hb_readable8(hi); pages--) hi += 4096;
+  return hi > sp ? hi : 0;
+}
+
 /* The interrupted registers become the frame. */
 static enum hb_walk_end hb_step_signal(const struct hb_unwind *u, struct hb_cursor *c) {
   uintptr_t uc = c->sp;
@@ -288,8 +301,9 @@ static enum hb_walk_end hb_step_signal(const struct hb_unwind *u, struct hb_curs
     const struct hb_range *r = NULL;
     for (uint32_t i = 0; i < 2; i++)
       if (hb_in(u->stacks[i], sp)) r = &u->stacks[i];
-    c->lo = r ? r->lo : sp;
-    c->hi = r ? r->hi : sp;
+    c->lo = r ? r->lo : sp & ~(uintptr_t)4095;
+    c->hi = r ? r->hi : hb_stack_probe(sp, HB_PROBE_PAGES); /* a coroutine's, that this thread ran on */
+    if (c->hi <= sp) c->lo = c->hi = sp;
   }
   c->file = file;
   c->pc = file[HB_FILE_PC];
@@ -344,10 +358,11 @@ static int hb_step_leaf(const struct hb_unwind *u, struct hb_cursor *c, enum hb_
 }
 
 /* No row: by frame pointer, {caller's bp, return address}. */
-static enum hb_walk_end hb_step_chain(struct hb_cursor *c) {
+static enum hb_walk_end hb_step_chain(const struct hb_unwind *u, struct hb_cursor *c) {
   uintptr_t bp = c->bp;
   c->guessed = 2;
-  if (bp == 0 && !c->exact) return HB_WALK_OUTERMOST; /* the ABI's mark */
+  if (bp == 0 && !c->exact) /* the ABI's mark; after what is no return address at all it marks nothing */
+    return hb_module_at(u->modules, c->pc) || hb_after_call(c->pc) ? HB_WALK_OUTERMOST : HB_WALK_UNKNOWN;
   if (bp & 7 || bp < c->sp || bp >= c->hi || c->hi - bp < 16) return HB_WALK_UNKNOWN;
   const uintptr_t *f = (const uintptr_t *)bp;
   if (f[1] >= c->sp && f[1] < c->hi) return HB_WALK_UNKNOWN; /* no code on a stack */
@@ -361,7 +376,7 @@ static enum hb_walk_end hb_step_chain(struct hb_cursor *c) {
 static enum hb_walk_end hb_step_unknown(const struct hb_unwind *u, struct hb_cursor *c) {
   if (c->exact) {
     enum hb_walk_end end;
-    return hb_step_leaf(u, c, &end) ? end : hb_step_chain(c);
+    return hb_step_leaf(u, c, &end) ? end : hb_step_chain(u, c);
   }
   /* makecontext "returns" to the first byte of a function that is outermost */
   if (hb_rule_at(u, c->pc).kind == HB_RULE_END) return HB_WALK_OUTERMOST;
@@ -370,7 +385,7 @@ static enum hb_walk_end hb_step_unknown(const struct hb_unwind *u, struct hb_cur
     return hb_step_signal(u, c);
   }
   hb_rule_keep(u->rules, c->pc, HB_WORD_CHAIN);
-  return hb_step_chain(c);
+  return hb_step_chain(u, c);
 }
 
 /* A step of any kind. On HB_WALK_ON the cursor is at the caller, else where it was. signal-safe */
@@ -383,7 +398,7 @@ static HB_NOINLINE enum hb_walk_end hb_step_slow(const struct hb_unwind *u, stru
   switch (word & 7) {
     case HB_WORD_END: return HB_WALK_OUTERMOST;
     case HB_WORD_SIGNAL: return hb_step_signal(u, c);
-    case HB_WORD_CHAIN: return hb_step_chain(c);
+    case HB_WORD_CHAIN: return hb_step_chain(u, c);
     case HB_WORD_NONE: return hb_step_unknown(u, c);
     default: r = hb_rule_at(u, at);
   }
@@ -483,15 +498,6 @@ static void hb_cursor_signal(struct hb_cursor *c, const void *uc, struct hb_rang
   int known = hb_in(stack, sp);
   c->lo = known ? stack.lo : sp;
   c->hi = known ? stack.hi : sp;
-}
-
-/* How far a stack that nobody knows the bounds of (a coroutine's) reaches: whole pages above sp that can be read,
- * `pages` at most. 0: not even sp's own. What lies there may be unmapped at any time by who owns it: ask at each
- * walk, only about the stack that the walking thread runs on. signal-safe; about 100 ns a page */
-static uintptr_t hb_stack_probe(uintptr_t sp, uint32_t pages) {
-  uintptr_t hi = sp & ~(uintptr_t)4095;
-  for (; pages && hb_readable8(hi); pages--) hi += 4096;
-  return hi > sp ? hi : 0;
 }
 
 static void hb_walk_ended(const struct hb_cursor *c, enum hb_walk_end end, struct hb_walked *w) {

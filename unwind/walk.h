@@ -13,7 +13,7 @@
 #include "agent/state.h"
 
 #define HB_LEAF_FRAMES (HB_MAX_FRAMES - HB_ROOT_FRAMES - 1) /* kept at the leaf end when a stack is cut */
-#define HB_WALK_STEPS 65536u /* longest chain followed */
+#define HB_WALK_STEPS (1u << 18) /* longest chain followed: frames of 32 bytes on a stack of 8 MiB; a millisecond or two */
 
 struct hb_walked {
   uint32_t n;       /* frames in the array */

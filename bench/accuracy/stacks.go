@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -157,6 +158,15 @@ func (b *bench) stacksOf(s stackSubject, raw io.Writer) error {
 	loaded := make(chan struct{})
 	go func() {
 		defer close(loaded)
+		if s.load != nil { // redis-benchmark that finds nobody spins for ever
+			await("redis", func() (struct{}, error) {
+				c, err := net.Dial("tcp", "127.0.0.1:"+redisPort)
+				if err == nil {
+					c.Close()
+				}
+				return struct{}{}, err
+			})
+		}
 		for s.load != nil {
 			select {
 			case <-watched:
@@ -174,11 +184,10 @@ func (b *bench) stacksOf(s stackSubject, raw io.Writer) error {
 				client.Process.Kill()
 				<-over
 			case <-over:
-				time.Sleep(20 * time.Millisecond) // it may have found nobody listening yet
 			}
 		}
 	}()
-	tooLong := time.AfterFunc(5*time.Minute, func() { run.Process.Kill() }) // then gdb ends as well
+	tooLong := time.AfterFunc(5*time.Minute, func() { syscall.Kill(pid, syscall.SIGKILL) }) // then gdb ends as well
 	err = gdb.Wait()
 	tooLong.Stop()
 	close(watched)

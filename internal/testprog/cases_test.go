@@ -91,6 +91,7 @@ func behaviours() []behaviour {
 		{name: "heap", program: "heap", threads: 2},
 		{name: "ctor", program: "ctor"},
 		{name: "coroutines", program: "coroutines"},
+		{name: "oddstacks", program: "oddstacks", build: []string{"-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"}, hard: true, threads: 3},
 		{name: "echo", program: "echo", stdin: big},
 		{name: "echo-empty", program: "echo"},
 		{name: "output", program: "output"},

@@ -18,7 +18,7 @@ for line in (
 
 seen = None
 gdb.events.stop.connect(lambda event: globals().__setitem__("seen", event))
-maps = ""
+maps, vdso = "", ""
 with open(out, "w") as f:
     open(out + ".attached", "w").close()
     done = 0
@@ -44,6 +44,9 @@ with open(out, "w") as f:
                 if "x" in w[1] and len(w) == 6:
                     lo, hi = w[0].split("-")
                     f.write("map %s %s %s %s\n" % (lo, hi, w[2], w[5]))
+                    if w[5] == "[vdso]" and vdso != lo:  # gdb does not look for it again after an exec
+                        vdso = lo
+                        gdb.execute("add-symbol-file-from-memory 0x" + lo, to_string=True)
         tid = gdb.selected_thread().ptid[1]
         stack, frame = [], gdb.newest_frame()
         while frame is not None:
