@@ -110,6 +110,56 @@ func TestResizeKeepsTheNewest(t *testing.T) {
 	}
 }
 
+// TestResizeAroundAHeldBlock: a block that is held when its turn comes is kept. Shrinking drops what lies between it and the
+// newest half; where the history has room for so much again, a reader gets it, and is told how much is missing behind it.
+func TestResizeAroundAHeldBlock(t *testing.T) {
+	const blocks, half, between = 32, 16, 24
+	b := mustNew(t, Options{Bytes: blocks * 4096})
+	w := b.Writer(0)
+	res, err := w.Reserve(4000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	putRecord(res.Data, 7, 7)
+	for i := range uint32(between) {
+		rec := make([]byte, 4000)
+		putRecord(rec, 0, i)
+		write(t, w, rec)
+	}
+	if err := b.Resize(half * 4096); err != nil {
+		t.Fatal(err)
+	}
+	res.Commit()
+	// newest checks that blocks are the newest ones, all but the held one.
+	newest := func(snap []Block) {
+		t.Helper()
+		if len(snap) != half-1 {
+			t.Fatalf("%d blocks, want %d", len(snap), half-1)
+		}
+		for i, k := range snap {
+			if _, seq, err := checkRecord(records(t, k)[0]); seq != uint32(between-len(snap)+i) || err != nil || i > 0 && k.Lost != 0 {
+				t.Errorf("record %d where %d was due, %d lost: %v", seq, between-len(snap)+i, k.Lost, err)
+			}
+		}
+	}
+	if held := b.Snapshot(); len(held) == half {
+		newest(held[1:])
+	} else {
+		newest(held)
+	}
+	if err := b.Resize(blocks * 4096); err != nil {
+		t.Fatal(err)
+	}
+	snap := b.Snapshot()
+	if by, _, err := checkRecord(records(t, snap[0])[0]); by != 7 || err != nil {
+		t.Fatalf("the oldest is of producer %d: %v", by, err)
+	}
+	newest(snap[1:])
+	if got, want := snap[1].Lost, uint64(between-(half-1)); got != want {
+		t.Errorf("%d positions lost behind the held block, want %d", got, want)
+	}
+}
+
 func TestResizeWithHeldBlocks(t *testing.T) {
 	forMappings(t, func(t *testing.T, m Mapping) {
 		b := mustNew(t, Options{Bytes: 32 * 4096, MaxBytes: 32 * 4096, ActivePerSlot: 4, Mapping: m})

@@ -31,7 +31,7 @@ type Replay struct {
 	Stuck    float64 // share of records whose writer sleeps StuckFor between reserve and commit
 	StuckFor time.Duration
 	Live     int  // snapshots that are read while writing
-	Shrink   bool // the buffer is halved after a third of the time and whole again after two
+	Shrink   bool // the buffer is halved on the way and restored later
 	Config   tracer.Config
 	Threads  int // at most so many threads a core at a time
 }
@@ -39,6 +39,8 @@ type Replay struct {
 const (
 	burstMost = 15
 	seed      = 42
+	// patience is how many times as long as asked for a run may take that ends by what was written.
+	patience = 20
 	// lateAfter is how many records of others make one late: a 256th of what the buffer holds.
 	lateAfter = workload.BufferBytes / 52 / 256
 )
@@ -56,6 +58,7 @@ type Result struct {
 	Identities       int  // over the whole run
 	Pace             float64
 	LatestMB         float64 // with framing
+	LatestBytes      int
 	LatestShare      float64 // of the buffer
 	PayloadMB        float64
 	Loss             float64
@@ -91,6 +94,7 @@ type worker struct {
 	seqs      []uint32
 
 	stamp *atomic.Uint64
+	goal  *atomic.Uint64 // end when so many records are written, and not by the time; nil: by the time
 	watch stopwatch
 
 	single, batch measure.Latency
@@ -112,10 +116,12 @@ func (r Replay) Run(watch stopwatch) (Result, error) {
 	defer tr.Close()
 
 	var stamp atomic.Uint64
+	var shrunk shrinking
+	steps := r.shrinkSteps(tr, stamp.Load, &shrunk)
 	var workers []*worker
 	for core := range workload.Cores {
 		for j := range atATime {
-			w := &worker{replay: &r, core: core, stamp: &stamp, watch: watch,
+			w := &worker{replay: &r, core: core, stamp: &stamp, goal: shrunk.goal, watch: watch,
 				rate: r.Workload.Rates[core] * r.Speed / float64(atATime)}
 			for id := j; id < perCore; id += atATime {
 				name := core*perCore + id
@@ -149,18 +155,23 @@ func (r Replay) Run(watch stopwatch) (Result, error) {
 	for range workers {
 		begin <- t0
 	}
-	live, shrunk, err := r.meanwhile(tr, t0, &stamp)
-	wg.Wait()
-	if err != nil {
-		return Result{}, err
-	}
+	ended := make(chan struct{})
+	go func() { wg.Wait(); close(ended) }()
+	live, err := r.meanwhile(tr, t0, &stamp, ended, steps)
+	<-ended
 	for _, w := range workers {
 		if w.err != nil {
 			return Result{}, w.err
 		}
 	}
+	if err != nil {
+		return Result{}, err
+	}
 	res, err := r.judge(tr, workers, stamp.Load())
-	res.LiveRead, res.Shrunk = live, shrunk
+	res.LiveRead = live
+	if err == nil && shrunk.halved != nil {
+		res.Shrunk, err = shrunk.judge(r, tr, stamp.Load(), res.LatestBytes)
+	}
 	return res, err
 }
 
@@ -173,28 +184,33 @@ func growStack() byte {
 }
 
 // meanwhile takes snapshots and changes the size, as asked for, while the workers write.
-func (r Replay) meanwhile(tr tracer.Tracer, t0 time.Time, stamp *atomic.Uint64) (live int, shrunk *Shrunk, err error) {
-	shrunk = &Shrunk{}
-	steps := r.shrinkSteps(tr, stamp.Load, shrunk)
-	if len(steps) == 0 {
-		shrunk = nil
-		if l, ok := tr.(tracer.Live); ok {
-			for i := range r.Live {
-				steps = append(steps, step{r.Duration * time.Duration(i+1) / time.Duration(r.Live+1), func() error {
-					_, err := kept(l, tr, r.Config.Bytes, stamp.Load)
-					live++
-					return err
-				}})
-			}
+func (r Replay) meanwhile(tr tracer.Tracer, t0 time.Time, stamp *atomic.Uint64, ended <-chan struct{}, steps []step) (live int, err error) {
+	if l, ok := tr.(tracer.Live); ok && len(steps) == 0 {
+		for i := range r.Live {
+			at := t0.Add(r.Duration * time.Duration(i+1) / time.Duration(r.Live+1))
+			steps = append(steps, step{"take a snapshot", func() bool { return !time.Now().Before(at) }, func() error {
+				_, err := kept(l, tr, r.Config.Bytes, stamp.Load)
+				live++
+				return err
+			}})
 		}
 	}
 	for _, s := range steps {
-		time.Sleep(time.Until(t0.Add(s.at)))
-		if e := s.do(); e != nil && err == nil {
-			err = fmt.Errorf("%s on %s, while writing: %w", r.Tracer, r.Workload.Name, e)
+		for over := false; !s.due(); {
+			if over {
+				return live, fmt.Errorf("%s on %s: the writers had ended before it was time to %s: give them longer, or more -turns", r.Tracer, r.Workload.Name, s.what)
+			}
+			select {
+			case <-ended:
+				over = true // look once more
+			case <-time.After(200 * time.Microsecond):
+			}
+		}
+		if err := s.do(); err != nil {
+			return live, fmt.Errorf("%s on %s, while writing: %w", r.Tracer, r.Workload.Name, err)
 		}
 	}
-	return live, shrunk, err
+	return live, nil
 }
 
 func (r Replay) judge(tr tracer.Tracer, workers []*worker, stamps uint64) (Result, error) {
@@ -233,7 +249,7 @@ func (r Replay) result(h measure.History, single, batch *measure.Latency) Result
 		Stuck: r.Stuck, Speed: r.Speed, Known: r.Workload.Known,
 		Threads: atATime * workload.Cores, Identities: all * workload.Cores,
 		Pace:     float64(h.Written) / (r.Workload.Sum() * r.Speed * r.Duration.Seconds()),
-		LatestMB: mb(h.LatestBytes), LatestShare: float64(h.LatestBytes) / float64(r.Config.Bytes), PayloadMB: mb(h.LatestPayload),
+		LatestMB: mb(h.LatestBytes), LatestBytes: h.LatestBytes, LatestShare: float64(h.LatestBytes) / float64(r.Config.Bytes), PayloadMB: mb(h.LatestPayload),
 		Loss: h.Loss, Fragments: h.Fragments, NewestMissing: h.NewestMissing, Late: h.Late, Written: h.Written, Kept: h.Kept,
 		GeoNs: batch.GeoMean(), P50Ns: batch.Quantile(0.5), P99Ns: single.Quantile(0.99), P999Ns: single.Quantile(0.999),
 		SingleGeoNs: single.GeoMean(),
@@ -246,17 +262,20 @@ func mb(bytes int) float64 { return float64(bytes) / (1 << 20) }
 func (w *worker) run(t0 time.Time) {
 	rng := rand.New(rand.NewPCG(seed, uint64(w.names[0])))
 	end := t0.Add(w.replay.Duration)
+	if w.goal != nil {
+		end = t0.Add(patience * w.replay.Duration)
+	}
 	// seconds since t0 at which the next burst is due
 	due := rng.ExpFloat64() * (burstMost + 1) / 2 / w.rate
 	slice := w.replay.Duration.Seconds() / float64(len(w.producers))
 	for n := 0; ; n++ {
 		at := t0.Add(time.Duration(due * 1e9))
-		if !at.Before(end) {
+		if !at.Before(end) || w.goal != nil && w.stamp.Load() >= w.goal.Load() {
 			return
 		}
 		sleepUntil(at, end)
 		now := time.Since(t0)
-		if now >= w.replay.Duration {
+		if now >= end.Sub(t0) {
 			return
 		}
 		id := min(int(now.Seconds()/slice), len(w.producers)-1)

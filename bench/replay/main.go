@@ -64,7 +64,7 @@ func main() {
 	flag.Float64Var(&o.turns, "turns", 4, "times that the buffer is filled")
 	flag.Float64Var(&o.stuck, "stuck", 0, "share of records whose writer sleeps between reserve and commit, where the tracer has a reserve")
 	flag.DurationVar(&o.stuckFor, "stuck-for", 100*time.Millisecond, "how long it sleeps")
-	flag.BoolVar(&o.shrink, "shrink", false, "halve the buffer after a third of the time, restore it after two thirds, where the tracer can")
+	flag.BoolVar(&o.shrink, "shrink", false, "halve the buffer when it has been filled 1.25 times, restore it at 2.5, where the tracer can")
 	flag.IntVar(&o.live, "live", 2, "snapshots read while writing, where the tracer can: each is verified")
 	flag.IntVar(&o.threads, "threads", 120, "most threads a core at a time")
 	flag.IntVar(&o.active, "active", 0, "the block buffer's active blocks a core; 0: its default")

@@ -170,10 +170,11 @@ func halfFilled(r Result) string {
 func printShrunk(out io.Writer, all []Result) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	defer w.Flush()
-	fmt.Fprint(w, "\nworkload\ttracer\tfilled right after halving\tlost by restoring\twritten meanwhile\n")
+	fmt.Fprint(w, "\nworkload\ttracer\tfilled right after halving\twritten meanwhile\tlost by restoring\twritten meanwhile\twritten since\tlatest fragment of what fits\n")
 	for _, r := range all {
 		if s := r.Shrunk; s != nil {
-			fmt.Fprintf(w, "%s\t%s\t%.1f %%\t%d KB\t%d KB\n", r.Workload, r.Tracer, 100*s.HalfFilled, s.LostByRestoring>>10, s.WrittenMeantime>>10)
+			fmt.Fprintf(w, "%s\t%s\t%.1f %%\t%d KB\t%d KB\t%d KB\t%d KB\t%.1f %%\n", r.Workload, r.Tracer, 100*s.HalfFilled, s.WrittenHalving>>10, s.LostByRestoring>>10,
+				s.WrittenMeantime>>10, s.WrittenSince>>10, 100*s.OfWhatFits)
 		}
 	}
 }
