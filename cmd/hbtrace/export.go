@@ -10,11 +10,15 @@ import (
 	"strings"
 
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/chrome"
+	"github.com/hbtrace/hbtrace/visualize/firefox"
 	"github.com/hbtrace/hbtrace/visualize/folded"
+	"github.com/hbtrace/hbtrace/visualize/otlp"
 	"github.com/hbtrace/hbtrace/visualize/page"
 	"github.com/hbtrace/hbtrace/visualize/perfetto"
 	"github.com/hbtrace/hbtrace/visualize/picture"
 	"github.com/hbtrace/hbtrace/visualize/pprof"
+	"github.com/hbtrace/hbtrace/visualize/speedscope"
 	"github.com/spf13/cobra"
 )
 
@@ -23,6 +27,8 @@ type exportFormat struct {
 	flag  string
 	help  string
 	write func(w io.Writer, src trace.Source, o exportOptions) error
+	merge func(w io.Writer, srcs []trace.Source, o exportOptions) error    // nil: of one recording only
+	diff  func(w io.Writer, base, src trace.Source, o exportOptions) error // nil: does not compare
 }
 
 type exportOptions struct {
@@ -30,22 +36,42 @@ type exportOptions struct {
 }
 
 var exportFormats = []exportFormat{
-	{"pprof", "a profile for go tool pprof", func(w io.Writer, src trace.Source, _ exportOptions) error {
+	{flag: "pprof", help: "a profile for go tool pprof", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
 		return pprof.Write(w, src, pprof.Options{})
+	}, merge: func(w io.Writer, srcs []trace.Source, _ exportOptions) error {
+		return pprof.WriteMerged(w, srcs, pprof.Options{})
+	}, diff: func(w io.Writer, base, src trace.Source, _ exportOptions) error {
+		return pprof.WriteDiff(w, base, src, pprof.Options{})
 	}},
-	{"perfetto", "a timeline for ui.perfetto.dev", func(w io.Writer, src trace.Source, _ exportOptions) error {
+	{flag: "perfetto", help: "a timeline for ui.perfetto.dev", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
 		return perfetto.Write(w, src, perfetto.Options{})
 	}},
-	{"folded", "folded stacks, one a line, for flame graph tools", func(w io.Writer, src trace.Source, o exportOptions) error {
+	{flag: "folded", help: "folded stacks, one a line, for flame graph tools", write: func(w io.Writer, src trace.Source, o exportOptions) error {
 		return folded.Write(w, src, folded.Options{Value: o.value})
+	}, merge: func(w io.Writer, srcs []trace.Source, o exportOptions) error {
+		return folded.WriteMerged(w, srcs, folded.Options{Value: o.value})
+	}, diff: func(w io.Writer, base, src trace.Source, o exportOptions) error {
+		return folded.WriteDiff(w, base, src, folded.Options{Value: o.value})
 	}},
-	{"html", "a page to look at it with, in one file that can be sent", func(w io.Writer, src trace.Source, _ exportOptions) error {
+	{flag: "speedscope", help: "flame graphs for speedscope.app", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
+		return speedscope.Write(w, src)
+	}},
+	{flag: "firefox", help: "a profile for profiler.firefox.com", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
+		return firefox.Write(w, src)
+	}},
+	{flag: "chrome", help: "a timeline as a Chrome trace, for tools that read nothing better", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
+		return chrome.Write(w, src)
+	}},
+	{flag: "otlp", help: "OpenTelemetry profiles (ProfilesData, protobuf)", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
+		return otlp.Write(w, src)
+	}},
+	{flag: "html", help: "a page to look at it with, in one file that can be sent", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
 		return page.Export(w, src)
 	}},
-	{"timeline-svg", "a picture of the threads over time", func(w io.Writer, src trace.Source, _ exportOptions) error {
+	{flag: "timeline-svg", help: "a picture of the threads over time", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
 		return picture.Timeline(w, src, picture.Options{})
 	}},
-	{"flame-svg", "a flame graph", func(w io.Writer, src trace.Source, o exportOptions) error {
+	{flag: "flame-svg", help: "a flame graph", write: func(w io.Writer, src trace.Source, o exportOptions) error {
 		return picture.Flame(w, src, picture.FlameOptions{Value: o.value})
 	}},
 }
@@ -54,11 +80,15 @@ func newExport() *cobra.Command {
 	var o exportOptions
 	targets := make([]string, len(exportFormats))
 	c := &cobra.Command{
-		Use:   "export [flags] [FILE]",
+		Use:   "export [flags] [FILE…]",
 		Short: "A recording in other formats",
 		Long: `export writes a recording in one or several other formats; - is standard output. A file is replaced when the
-new one is complete, and left as it was if that fails. FILE is ` + defaultFile + ` unless it is named.`,
-		Args: cobra.MaximumNArgs(1),
+new one is complete, and left as it was if that fails. FILE is ` + defaultFile + ` unless it is named.
+
+Several files are added up, by --pprof and --folded. With --diff there are two, and what is written is what the second has more
+or less than the first: a profile with negative values as go tool pprof -diff_base makes it, or folded stacks with two numbers
+a line. hbtrace report --diff shows it as tables.`,
+		Args: cobra.ArbitraryArgs,
 	}
 	var names []string
 	for i, f := range exportFormats {
@@ -66,38 +96,57 @@ new one is complete, and left as it was if that fails. FILE is ` + defaultFile +
 		names = append(names, "--"+f.flag)
 	}
 	c.Flags().StringVar(&o.value, "value", "", "what weighs in --folded and --flame-svg (default cpu, where it was recorded): cpu, wall, blocked, delay, contentions, alloc_space, alloc_objects, inuse_space, inuse_objects")
+	diff := c.Flags().Bool("diff", false, "what the second of two files has more than the first")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		path := fileArgument(args)
-		asked := 0
+		if len(args) == 0 {
+			args = []string{fileArgument(args)}
+		}
+		if *diff && len(args) != 2 {
+			return errors.New("export --diff: name two recordings, the one before and the one after: hbtrace export --diff A B --pprof out")
+		}
 		seen := map[string]string{}
+		var asked []int
 		for i, f := range exportFormats {
 			if !cmd.Flags().Changed(f.flag) {
 				continue
 			}
-			asked++
-			if err := checkTarget(path, f.flag, targets[i], seen); err != nil {
-				return err
+			asked = append(asked, i)
+			if *diff && f.diff == nil || !*diff && len(args) > 1 && f.merge == nil {
+				return fmt.Errorf("export: --%s takes one recording: several go into --pprof and --folded", f.flag)
 			}
+			for _, path := range args {
+				if err := checkTarget(path, f.flag, targets[i], seen); err != nil {
+					return err
+				}
+			}
+			key := realPath(targets[i])
+			if targets[i] == "-" {
+				key = "-"
+			}
+			seen[key] = f.flag
 		}
-		if asked == 0 {
+		if len(asked) == 0 {
 			return fmt.Errorf("export: name a format and a file: one or more of %s", strings.Join(names, ", "))
 		}
-		src, err := openRecording(path)
-		if err != nil {
-			return err
-		}
-		progress := newProgress(cmd.ErrOrStderr(), false)
-		var failed error
-		for i, f := range exportFormats {
-			if !cmd.Flags().Changed(f.flag) {
-				continue
+		return withRecordings(args, func(srcs []trace.Source) error {
+			progress := newProgress(cmd.ErrOrStderr(), false)
+			defer progress.clear()
+			var failed error
+			for _, i := range asked {
+				f := &exportFormats[i]
+				progress.stage("writing %s", targets[i])
+				failed = errors.Join(failed, writeFile(targets[i], cmd.OutOrStdout(), func(w io.Writer) error {
+					switch {
+					case *diff:
+						return f.diff(w, srcs[0], srcs[1], o)
+					case len(srcs) > 1:
+						return f.merge(w, srcs, o)
+					}
+					return f.write(w, srcs[0], o)
+				}))
 			}
-			progress.stage("writing %s", targets[i])
-			err := writeFile(targets[i], cmd.OutOrStdout(), func(w io.Writer) error { return f.write(w, src, o) })
-			failed = errors.Join(failed, err)
-		}
-		progress.clear()
-		return errors.Join(failed, src.done())
+			return failed
+		})
 	}
 	return c
 }
@@ -117,7 +166,6 @@ func checkTarget(recording, flag, target string, seen map[string]string) error {
 	if other := seen[key]; other != "" {
 		return fmt.Errorf("export: --%s and --%s both write to %s: give each its own", other, flag, target)
 	}
-	seen[key] = flag
 	return nil
 }
 

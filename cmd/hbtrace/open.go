@@ -44,6 +44,27 @@ func openRecording(path string) (*recording, error) {
 	return r, nil
 }
 
+// withRecordings calls f with several recordings, and closes them. Damage that was met in one is told.
+func withRecordings(paths []string, f func([]trace.Source) error) error {
+	var open []*recording
+	var srcs []trace.Source
+	var err error
+	for _, p := range paths {
+		r, e := openRecording(p)
+		if err = e; err != nil {
+			break
+		}
+		open, srcs = append(open, r), append(srcs, r)
+	}
+	if err == nil {
+		err = f(srcs)
+	}
+	for _, r := range open {
+		err = errors.Join(err, r.done())
+	}
+	return err
+}
+
 // lookUpSymbols finds on this machine the symbols that a recorder which died could not write.
 func (r *recording) lookUpSymbols() {
 	if len(r.AddressesWithoutSymbols()) == 0 {

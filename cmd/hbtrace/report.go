@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/report"
 	"github.com/spf13/cobra"
 )
@@ -20,18 +21,32 @@ func newReport() *cobra.Command {
 		Use:   "report [flags] [FILE]",
 		Short: "Tables of what was recorded",
 		Long: `report writes the summary of a recording, or one table of it. FILE is ` + defaultFile + ` unless it is named.
-Write --json for all of it in a form for programs.`,
-		Args: cobra.MaximumNArgs(1),
+Write --json for all of it in a form for programs. --diff A B shows what got slower, and what faster, from A to B.`,
+		Args: cobra.MaximumNArgs(2),
 	}
 	var names []string
 	for _, v := range report.Views {
 		chosen[v] = c.Flags().Bool(string(v), false, viewHelp[v])
 		names = append(names, string(v))
 	}
-	c.MarkFlagsMutuallyExclusive(names...)
+	diff := c.Flags().Bool("diff", false, "what differs between two recordings, by function")
+	c.MarkFlagsMutuallyExclusive(append(names, "diff")...)
 	c.Flags().BoolVar(&o.JSON, "json", false, "write JSON, with nothing left out")
 	c.Flags().IntVarP(&o.Top, "top", "n", 0, "rows of a table")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		out := cmd.OutOrStdout()
+		terminal, columns := terminalOf(out)
+		o.Width, o.Color = columns, coloured(terminal)
+		switch {
+		case *diff && len(args) != 2:
+			return errors.New("report --diff: name two recordings, the one before and the one after")
+		case *diff:
+			return withRecordings(args, func(srcs []trace.Source) error {
+				return buffered(out, func(w io.Writer) error { return report.Diff(w, srcs[0], srcs[1], o) })
+			})
+		case len(args) > 1:
+			return errors.New("report: name one recording: two are compared by --diff")
+		}
 		path := fileArgument(args)
 		src, err := openRecording(path)
 		if err != nil {
@@ -43,9 +58,6 @@ Write --json for all of it in a form for programs.`,
 				view = v
 			}
 		}
-		out := cmd.OutOrStdout()
-		terminal, columns := terminalOf(out)
-		o.Width, o.Color = columns, coloured(terminal)
 		err = buffered(out, func(w io.Writer) error { return report.Write(w, src, view, o) })
 		return errors.Join(err, src.done())
 	}

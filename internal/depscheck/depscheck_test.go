@@ -33,7 +33,8 @@ var layers = [][]string{
 	{"visualize/frames", "visualize/terminal"},
 	{"visualize/spans", "visualize/weigh"},
 	{"visualize/blame"}, // who kept whom waiting
-	{"visualize/folded", "visualize/page", "visualize/perfetto", "visualize/pprof", "visualize/picture", "visualize/report", "visualize/top", "visualize"},
+	{"visualize/chrome", "visualize/firefox", "visualize/folded", "visualize/page", "visualize/perfetto", "visualize/pprof", "visualize/picture", "visualize/report", "visualize/speedscope", "visualize/top", "visualize"},
+	{"visualize/otlp"}, // of what pprof makes
 	{"examples", "bench"},
 	{"cmd"},
 }

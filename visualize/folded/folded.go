@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,12 +31,50 @@ var clean = strings.NewReplacer(";", ":", "\n", " ", "\r", " ")
 // Write writes src to w, sorted by path. Values are in the unit of Options.Value; paths that weigh nothing are left
 // out. It is an error to ask for a value that does not exist or was not recorded.
 func Write(w io.Writer, src trace.Source, o Options) error {
+	return WriteMerged(w, []trace.Source{src}, o)
+}
+
+// WriteMerged is Write for the sum of several recordings.
+func WriteMerged(w io.Writer, srcs []trace.Source, o Options) error {
+	all := map[string]int64{}
+	for _, src := range srcs {
+		sums, err := collect(src, o)
+		if err != nil {
+			return err
+		}
+		for p, n := range sums {
+			all[p] += n
+		}
+	}
+	return write(w, all, func(line []byte, p string) []byte { return strconv.AppendInt(line, all[p], 10) })
+}
+
+// WriteDiff writes each path with what it weighs in base and in src, two numbers apart by a blank: the form that
+// differential flame graphs are made of.
+func WriteDiff(w io.Writer, base, src trace.Source, o Options) error {
+	before, err := collect(base, o)
+	if err != nil {
+		return err
+	}
+	after, err := collect(src, o)
+	if err != nil {
+		return err
+	}
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	return write(w, all, func(line []byte, p string) []byte {
+		return strconv.AppendInt(append(strconv.AppendInt(line, before[p], 10), ' '), after[p], 10)
+	})
+}
+
+// collect is what each path weighs.
+func collect(src trace.Source, o Options) (map[string]int64, error) {
 	if o.Value == "" {
 		o.Value = weigh.CPU.String()
 	}
 	v, err := weigh.ParseValue(o.Value)
 	if err != nil {
-		return fmt.Errorf("folded: %w", err)
+		return nil, fmt.Errorf("folded: %w", err)
 	}
 	by := weigh.By(0)
 	if o.Threads {
@@ -43,10 +82,10 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 	}
 	t, err := weigh.Collect(src, weigh.Options{Values: []weigh.Value{v}, By: by})
 	if err != nil {
-		return fmt.Errorf("folded: %w", err)
+		return nil, fmt.Errorf("folded: %w", err)
 	}
 	if len(t.Values) == 0 {
-		return fmt.Errorf("folded: the recording has no %s: record with the event that it comes from", v)
+		return nil, fmt.Errorf("folded: the recording has no %s: record with the event that it comes from", v)
 	}
 	threads := map[trace.ThreadID]string{}
 	for _, th := range src.Threads() {
@@ -71,17 +110,16 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 		}
 		sums[line.String()] += r.Values[v]
 	}
-	paths := make([]string, 0, len(sums))
-	for p := range sums {
-		paths = append(paths, p)
-	}
-	slices.Sort(paths)
+	return sums, nil
+}
+
+// write writes paths in their order, each with what is appended to its line.
+func write(w io.Writer, sums map[string]int64, weight func(line []byte, path string) []byte) error {
 	b := bufio.NewWriter(w)
-	for _, p := range paths {
-		b.WriteString(p)
-		b.WriteByte(' ')
-		b.WriteString(strconv.FormatInt(sums[p], 10))
-		b.WriteByte('\n')
+	var line []byte
+	for _, p := range slices.Sorted(maps.Keys(sums)) {
+		line = append(append(line[:0], p...), ' ')
+		b.Write(append(weight(line, p), '\n'))
 	}
 	if err := b.Flush(); err != nil {
 		return fmt.Errorf("folded: writing: %w", err)

@@ -51,6 +51,8 @@ type writer struct {
 	// Samples of one stack, or of one set of labels, share their slice or maps.
 	stacks map[called][]*profile.Location
 	labels map[labelKey]labelSet
+	lock   *weigh.Locking
+	hooks  map[string]trace.HookID // by name
 }
 
 // called is a stack with the hooked function that its leaf called.
@@ -64,6 +66,7 @@ type labelKey struct {
 	proc   trace.ProcID
 	object uint64
 	kind   weigh.Kind
+	state  string
 }
 
 type labelSet struct {
@@ -102,6 +105,12 @@ func Profile(src trace.Source, o Options) (*profile.Profile, error) {
 	}
 	for i := range ts {
 		w.thr[ts[i].ID] = &ts[i]
+	}
+	w.lock, w.hooks = weigh.NewLocking(src.Meta(), t.Frames), map[string]trace.HookID{}
+	for id, h := range src.Meta().Hooks {
+		if old, ok := w.hooks[h.Name]; !ok || id < old {
+			w.hooks[h.Name] = id
+		}
 	}
 	w.header(t)
 	w.mappings()
@@ -257,13 +266,16 @@ func (w *writer) stack(t *weigh.Table, k *weigh.Key) []*profile.Location {
 }
 
 func (w *writer) label(k *weigh.Key) labelSet {
-	key := labelKey{k.Thread, k.Proc, k.Object, k.Kind}
+	key := labelKey{k.Thread, k.Proc, k.Object, k.Kind, w.state(k)}
 	if l, ok := w.labels[key]; ok {
 		return l
 	}
 	l := labelSet{map[string][]string{}, map[string][]int64{}}
 	if k.Kind != "" {
 		l.str["kind"] = []string{string(k.Kind)}
+	}
+	if key.state != "" {
+		l.str["state"] = []string{key.state}
 	}
 	if t := w.thr[k.Thread]; t != nil {
 		if t.Name != "" {
@@ -286,6 +298,29 @@ func (w *writer) label(k *weigh.Key) labelSet {
 	}
 	w.labels[key] = l
 	return l
+}
+
+// state is what a thread did at a row: running, lock, signal, io, poll, process or sleep; "" where it is of no time.
+func (w *writer) state(k *weigh.Key) string {
+	kind := trace.KindCall
+	switch k.Kind {
+	case weigh.KindCPU, weigh.KindTail:
+		return weigh.Running.Label()
+	case weigh.KindWait:
+		kind = trace.KindWait
+	case weigh.KindCall:
+	default:
+		return ""
+	}
+	hook := k.Hook
+	if hook == 0 && w.tab.Valid(k.Stack) { // the leaf is the hooked function itself
+		at := w.tab.Of(k.Stack)
+		leaf := w.tab.Frame(at[len(at)-1].ID)
+		if hook = w.hooks[leaf.Name]; hook == 0 {
+			hook = w.hooks[leaf.Linkage]
+		}
+	}
+	return weigh.StateOf(kind, w.src.Meta().Hooks[hook], kind == trace.KindWait && w.lock.Wait(hook, k.Stack)).Label()
 }
 
 // location returns a node's location with the functions inlined there as lines, innermost first.

@@ -176,16 +176,12 @@ func row(s *live.Snapshot, t *live.Thread, tab *frames.Table, names *Names, lock
 	if t.Waits {
 		kind = trace.KindWait
 	}
-	r.State = states[weigh.StateOf(kind, t.Hook, t.Waits && lock)]
+	r.State = weigh.StateOf(kind, t.Hook, t.Waits && lock).Label()
 	r.Object = object(&r, t, tab, names)
 	if t.Kernel == "R" { // let go already
 		r.State = "ready"
 	}
 	return r
-}
-
-var states = [weigh.NumStates]string{
-	weigh.Locked: "lock", weigh.Signaled: "signal", weigh.InOut: "io", weigh.Polling: "poll", weigh.Other: "process", weigh.Sleeping: "sleep",
 }
 
 // object is what a thread waits for, as text; "" where that is nothing.

@@ -39,6 +39,11 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
+var stateLabels = [NumStates]string{"unknown", "running", "off", "lock", "signal", "io", "poll", "process", "sleep", "ready"}
+
+// Label is the state in one word, for labels, categories and programs.
+func (s State) Label() string { return stateLabels[min(s, NumStates)%NumStates] }
+
 // StateOf sorts a wait (for a lock or not) or a blocking call by hook h into a state.
 func StateOf(k trace.Kind, h trace.HookInfo, lock bool) State {
 	if k == trace.KindWait {
