@@ -17,7 +17,6 @@ static struct hb_local *hb_local_take(void) {
   for (int i = 0; i < 64; i++) {
     struct hb_local *l = hb_load_relaxed(&hb.spare[i]);
     if (l && hb_cas_seq(&hb.spare[i], &l, NULL)) {
-      l->last.depth = 0;
       return l;
     }
   }
@@ -115,7 +114,7 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
     if (!l) hb_store_relaxed(&hb.slot->disabled, (uint32_t)HB_OFF_NO_MEMORY);
     return 0;
   }
-  l->last.depth = 0;
+  if (l->last.depth) l->last.depth = 0; /* fresh pages stay untouched until there is a stack to keep */
   if (l->holds) { /* of another thread, or of a parent process */
     for (int i = 0; i < HB_HELD; i++) l->holds->e[i].object = 0;
     l->holds->last.depth = 0;

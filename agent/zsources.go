@@ -45,10 +45,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "7c426832a149bf8755b7b4b357047219a0c242cc51b8e233741a69ebf767c24e"
+const sourcesSHA256 = "06a20db4a161645ef52e0d216cb21452c7a8ac5d98f26e1b304abefb58832558"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "4d9080a35274f9f9302f642bd7cb43cc43083e80446eb4fa8db893d6c54e97c9",
+	"agent/hbagent_linux_amd64.so": "3f0b93b54f9157cbe601eb9f2d6fba720a1eb96144702b1a280afcb73a9e28f8",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

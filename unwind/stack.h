@@ -8,16 +8,21 @@
 
 static struct hb_tables hb_tables; /* the session's region, mapped at attach; base NULL: there is none */
 
-/* A recorded thread's: its last stack, scratch space for a walk, the unwind rules that it met last. What is touched depends
- * on how deep stacks are: at 30 frames 8 KiB of rules and a page of each array. */
+/* A recorded thread's: its last stack, scratch space for a walk, the unwind rules that it met last. Each array begins with a
+ * page, so that a stack of usual depth touches one of each, and of the rules two: 24 KiB. */
 struct hb_holds;
 struct hb_local {
-  struct hb_holds *holds; /* NULL until it takes a hot lock */
   struct hb_memory last;
+  uint64_t pad[8];
   struct hb_taken scratch;
+  struct hb_holds *holds; /* NULL until it takes a hot lock */
+  uint64_t pad2;
   struct hb_rules rules;
 };
 _Static_assert(sizeof(struct hb_local) <= 32 << 10, "the agent's memory per sampled thread");
+_Static_assert(!(offsetof(struct hb_local, last.read) & 4095) && !(offsetof(struct hb_local, scratch.f) & 4095) &&
+                   !(offsetof(struct hb_local, scratch.read) & 4095) && !(offsetof(struct hb_local, rules.word) & 4095),
+               "arrays begin with pages");
 _Static_assert(sizeof(struct hb_frame) == sizeof(struct hb_kept), "scratch serves walks with and without memory");
 
 /* Where a thread took the hot locks that it holds (hooks/hold.h). */

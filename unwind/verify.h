@@ -54,6 +54,7 @@ struct hb_read { /* a word of the stack that a step went by, and what it held */
 /* Scratch space of a walk. */
 struct hb_taken {
   struct hb_kept f[HB_MAX_FRAMES]; /* leaf first */
+  uint64_t pad[16]; /* stack.h says why */
   struct hb_read read[HB_MAX_READS + 2];
 };
 
@@ -67,6 +68,7 @@ struct hb_memory {
   uint64_t hi;         /* end of the root's stack */
   struct hb_read end;  /* the word that ended the walk; at == &value: none did */
   struct hb_kept f[HB_MAX_FRAMES]; /* root first */
+  uint64_t pad[10];
   struct hb_read read[HB_MAX_READS]; /* by frame, root first */
 };
 

@@ -9,8 +9,9 @@ import (
 
 // TestEveryProgramIsRun holds the list of behaviours against the sources.
 func TestEveryProgramIsRun(t *testing.T) {
-	// loaded by dlloop and dlstorm; run by internal/e2e, in a root of its own; run by TestStressNoEINTR
-	run := map[string]bool{"plugin": true, "outofsight": true, "noeintr": true}
+	// loaded by dlloop and dlstorm; run by internal/e2e, in a root of its own; run by TestStressNoEINTR;
+	// run by TestMemoryBudget
+	run := map[string]bool{"plugin": true, "outofsight": true, "noeintr": true, "budget": true}
 	for _, b := range behaviours() {
 		run[b.program] = true
 		if b.preload != "" {
