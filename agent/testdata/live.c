@@ -69,7 +69,7 @@ static void *worker(void *arg) {
 
 /* Several threads fill one byte of the filter, to the brim and over it, and empty the table again. */
 static void *brim(void *arg) {
-  for (long r = 0; r < rounds / 100; r++) {
+  for (long r = 0; r < rounds / 25; r++) {
     for (int i = 0; i < 200; i++) hb_filter_count(0x1000, 1);
     for (int i = 0; i < 200; i++) hb_filter_count(0x1000, -1);
   }
@@ -84,7 +84,7 @@ static void together(void *(*f)(void *)) {
 
 int main(int argc, char **argv) {
   CHECK(argc == 2);
-  rounds = atol(argv[1]) * 100;
+  rounds = atol(argv[1]) * 25;
   hb.wiped = &wiped;
   hb.slot = &process;
   hb.alloc_table = table;
