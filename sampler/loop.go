@@ -11,18 +11,20 @@ import (
 // Policy, in ticks unless named otherwise.
 const (
 	maxBackoff = 64 // an idle thread is looked at at least this often
-	stillTicks = 10 // a counter that has not moved for so long stands still
+	stillLooks = 10 // a thread found asleep so often in a row is looked at less often
 	// The loop sleeps at least workShare times as long as it worked, so that thousands of threads make
 	// ticks longer instead of taking a CPU (at real-time priority).
 	workShare = 4
 	// How long a counter that the kernel brings up to date at its own ticks may stand still under a thread
 	// that runs: a tick at HZ=100.
 	kernelTickNs = 10e6
-	// How far samples may run ahead of the counter, or fall behind it, before they are held back or forgotten.
-	lagNs        = 2 * kernelTickNs
 	stuckNs      = 100e6
 	maxStuckWait = 6400e6
 	orphanEvery  = 128 // look for the collector's death
+	// When nobody has run or recorded anything for idleAfter rounds, a round is slowStep ticks long: to wake up a
+	// thousand times a second costs 3 % of a virtual CPU by itself.
+	idleAfter    = 100
+	slowStep     = 8
 	quietRetryNs = 5e9
 )
 
@@ -36,12 +38,19 @@ type loop struct {
 	signalBit  uint64
 	sampling   bool // FeatureCPU: without it only ticks are published
 
-	tick    uint64 // of this round
-	elapsed uint64 // ticks since the last round: one, unless some were missed
-	now     int64  // start of this round, CLOCK_MONOTONIC
-	rng     uint64
+	chance    uint64 // chanceOf
+	saysWchan bool   // this kernel tells what a sleeping thread waits in
 
-	next    []uint64 // per thread slot: tick of the next look
+	busy    bool   // this round met somebody who runs
+	idle    int    // rounds without anybody, or a record
+	written uint64 // bytes that all rings had seen at the last round
+
+	tick uint64 // of this round
+	now  int64  // start of this round, CLOCK_MONOTONIC
+	rng  uint64
+
+	slots   []*segment.Thread
+	rest    []uint64 // per thread slot: not to be looked at before this tick
 	threads []thread
 	procs   []proc
 	info    sigInfo
@@ -53,7 +62,7 @@ type loop struct {
 func (l *loop) run() {
 	h := &l.ctl.head.samplerHead
 	wanted := clockNs()
-	last := uint64(0)
+	last, step := uint64(0), uint64(1)
 	for round := uint64(0); l.ctl.head.stop.Load() == 0; round++ {
 		// PDEATHSIG does this as well, except where the collector died before it was armed.
 		if round%orphanEvery == 0 && !l.parentLives() {
@@ -66,19 +75,16 @@ func (l *loop) run() {
 		if late := woke - wanted; late > 0 {
 			h.lateNs.Add(uint64(late))
 		}
-		if last != 0 && l.tick > last+1 {
-			h.missed.Add(l.tick - last - 1)
-		}
-		l.elapsed = 1
-		if last != 0 {
-			l.elapsed = min(max(l.tick-last, 1), 16)
+		if last != 0 && l.tick > last+step {
+			h.missed.Add(l.tick - last - step)
 		}
 		last = l.tick
 		if l.sampling && l.head.Recording.Load() != 0 {
 			l.lookAtAll()
 		}
+		step = l.step()
 		end := clockNs()
-		wanted = (end/l.tickNs + 1) * l.tickNs
+		wanted = (end/l.tickNs + int64(step)) * l.tickNs
 		if rest := end + workShare*(end-woke); rest > wanted {
 			wanted = (rest/l.tickNs + 1) * l.tickNs
 		}
@@ -87,15 +93,26 @@ func (l *loop) run() {
 	}
 }
 
+// step is how many ticks the next round is away.
+func (l *loop) step() uint64 {
+	written := uint64(0)
+	for i := range l.seg.Geometry().Rings {
+		written += l.seg.Subbuf(i).Head.Load()
+	}
+	if l.idle++; l.busy || written != l.written {
+		l.idle = 0
+	}
+	l.busy, l.written = false, written
+	if l.idle < idleAfter {
+		return 1
+	}
+	return slowStep
+}
+
 // phase is when in the next tick to wake, at random: programs sleep for whole milliseconds, too, and would be
 // looked at in the same place of their work again and again.
 func (l *loop) phase() int64 {
-	x := l.rng
-	x ^= x << 13
-	x ^= x >> 7
-	x ^= x << 17
-	l.rng = x
-	return int64(x % uint64(l.tickNs))
+	return int64(l.random() % uint64(l.tickNs))
 }
 
 func (l *loop) parentLives() bool {
@@ -103,11 +120,11 @@ func (l *loop) parentLives() bool {
 	return uint32(ppid) == l.ctl.head.parentPID
 }
 
+// lookAtAll looks at the threads that may be running. Most sleep in calls most of the time: that takes one load to see.
 func (l *loop) lookAtAll() {
-	high := l.seg.HighThreads()
-	for i := 0; i < high; i++ {
-		if l.tick >= l.next[i] {
-			l.next[i] = l.tick + l.look(i)
+	for i, s := range l.slots[:l.seg.HighThreads()] {
+		if st := s.State.Load(); (st == segment.StateRunning || st == segment.StateSignalled) && l.tick >= l.rest[i] {
+			l.rest[i] = l.tick + l.look(i, l.random() <= l.chance)
 		}
 	}
 }
@@ -118,6 +135,7 @@ type proc struct {
 	hostPID uint32
 	dir     int32 // /proc/PID, kept open: pins this very process; 0 not open
 	dead    bool  // it was gone, or somebody else's, when it was opened
+	wchan   bool  // we may read what its threads wait in
 	// quietUntil: when the handler is looked for again; doubles up to a point by quietFor
 	quiet      bool
 	quietUntil int64
@@ -179,8 +197,16 @@ func (l *loop) openProc(p *proc, start uint64) (dead, again bool) {
 	if n <= 0 {
 		return true, false
 	}
-	got, ok := statStart(l.buf[:n])
-	return !ok || got != start, false
+	if got, ok := statStart(l.buf[:n]); !ok || got != start {
+		return true, false
+	}
+	if l.saysWchan { // "0" is also what those read who may not know; environ asks for the same right, at open
+		fd := l.path.reset().str("environ").open(int(p.dir), unix.O_RDONLY)
+		if p.wchan = fd >= 0; p.wchan {
+			rawClose(fd)
+		}
+	}
+	return false, false
 }
 
 func noDescriptor(errno int) bool {

@@ -69,10 +69,16 @@ func newLoop(seg *segment.Segment, ctl *control) (*loop, error) {
 		intervalNs: 1e9 / uint64(ctl.head.freq),
 		sampling:   c.Features&segment.FeatureCPU != 0,
 		rng:        uint64(seg.Cookie()) | 1,
-		next:       make([]uint64, g.Threads),
+		slots:      make([]*segment.Thread, g.Threads),
+		rest:       make([]uint64, g.Threads),
 		threads:    make([]thread, g.Threads),
 		procs:      make([]proc, g.Procs),
 	}
+	for i := range l.slots {
+		l.slots[i] = seg.Thread(i)
+	}
+	l.chance = chanceOf(uint64(l.tickNs), l.intervalNs)
+	l.saysWchan = saysWchan()
 	l.info = sigInfo{signo: int32(c.Signal), code: siQueue, pid: int32(unix.Getpid()), uid: uint32(unix.Getuid())}
 	l.signalBit = 1 << (c.Signal - 1)
 	for i := range l.procs { // what a sampler that died while it sent has left

@@ -2,9 +2,14 @@
 package sampler
 
 import (
+	"fmt"
+	"os"
+	"runtime"
 	"syscall"
+	"time"
 	"unsafe"
 
+	"github.com/hbtrace/hbtrace/segment"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,11 +62,43 @@ func pread(fd int, b []byte) int {
 	return int(n)
 }
 
-func clockNs() int64 {
-	var ts unix.Timespec
-	syscall.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&ts)), 0)
-	return ts.Sec*1e9 + ts.Nsec
+// saysWchan: this kernel tells in which of its functions a sleeping thread sleeps (CONFIG_KALLSYMS, and nobody hides
+// it). One of our own threads is put to sleep to see.
+func saysWchan() bool {
+	var ends [2]int
+	if unix.Pipe2(ends[:], unix.O_CLOEXEC) != nil {
+		return false
+	}
+	tid, done := make(chan int), make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and the thread ends with this
+		tid <- unix.Gettid()
+		var b [1]byte
+		syscall.Read(ends[0], b[:])
+	}()
+	name := fmt.Sprintf("/proc/self/task/%d/wchan", <-tid)
+	told := false
+	for range 200 { // it is on its way to sleep
+		b, err := os.ReadFile(name)
+		if told = err == nil && len(b) > 0 && string(b) != "0"; told || err != nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	unix.Close(ends[1])
+	<-done
+	unix.Close(ends[0])
+	return told
 }
+
+// clockNs is CLOCK_MONOTONIC. The runtime reads that clock, too, through the vDSO, but from a beginning of its own.
+func clockNs() int64 { return clockOffset + int64(time.Since(clockBegin)) }
+
+var (
+	clockBegin  = time.Now()
+	clockOffset = segment.Now() - int64(time.Since(clockBegin))
+)
 
 // sleepUntil sleeps to an absolute CLOCK_MONOTONIC time, however often signals interrupt it.
 func sleepUntil(ns int64) {

@@ -9,39 +9,35 @@ import (
 
 // thread is what the sampler knows of the thread in one slot.
 //
-// The kernel brings a running thread's CPU counter up to date only at its own tick (every 4 ms at HZ=250) and
-// at context switches. In between, the counter of a thread that has been running is carried forward by the
-// clock (busy, estimate); because that is a guess, and because a thread that went to sleep in a system call
-// that nobody wraps must not be disturbed, wchan is read before any signal.
+// What the kernel says of a thread is read when it may be signalled, and not at each look: a look at one that sleeps in a
+// call, or has passed a hook of late, is two loads.
 type thread struct {
 	uid       uint32
 	tid       uint32 // in our pid namespace
-	schedstat int32  // kept open: pins the task, a tid that is used again does not lead here. 0 not open
-	wchan     int32  // "0" while the thread can run. 0 not open, -1 cannot be
+	wchan     int32  // "0" while the thread can run. 0 not open, -1 says nothing here: see proc.wchan
+	schedstat int32  // CPU time, up to date as of the kernel's last tick or switch. 0 not open
+	// Whichever of the two is open pins the task: a tid that is used again does not lead here.
 	gone      bool
-	started   bool // cpu, seen and due are set
-	busy      bool // it ran most of the time between the counter's last two moves
 	fdCounted bool
+	cpu       uint64    // CPU time at the last reading, ns
+	movedNs   int64     // when it was last seen to move
+	budgets   [2]budget // periodic samples, gap samples
 
 	backoff  uint64 // ticks between looks
-	still    int    // looks since the counter last moved or a hook was passed
-	lastTick uint64 // slot's last_tick at the last look
-	cpu      uint64 // counter at the last look
-	seen     uint64 // estimate at the last look
-	due      uint64 // estimate that justifies the periodic samples so far
-	movedNs  int64  // when the counter was last seen to move
-	rng      uint64
+	still    int    // looks in a row that found it asleep outside of calls
+	lastTick uint64 // slot's last_tick when it was last found asleep
 
 	askedNs    int64 // our signal is in flight since; 0 none
 	checkAfter int64 // age at which it is looked into
 }
 
-// look deals with slot i and returns in how many ticks to look again.
-func (l *loop) look(i int) uint64 {
-	s, t := l.seg.Thread(i), &l.threads[i]
+// look deals with slot i, to be sampled now if it runs and is picked, and returns in how many ticks to look again.
+func (l *loop) look(i int, picked bool) uint64 {
+	s, t := l.slots[i], &l.threads[i]
 	uid := s.UID.Load()
 	if uid != t.uid {
 		t.reset(uid)
+		t.budgets = [2]budget{newBudget(l.intervalNs), newBudget(uint64(l.tickNs))}
 	}
 	if uid == 0 || uid == segment.UIDClaiming {
 		return 1
@@ -62,54 +58,62 @@ func (l *loop) look(i int) uint64 {
 	if p == nil {
 		return 4 // not verified yet, or never
 	}
+	if state == segment.StateSignalled {
+		l.busy = true
+		if wait := l.open(i, t, s, p); wait != 0 {
+			return wait
+		}
+		return l.waiting(i, proc, t, s, p)
+	}
+	lastTick := s.LastTick.Load()
+	kind := uint32(segment.AskGap)
+	if picked {
+		kind = segment.AskPeriodic
+	} else if lastTick+1 >= l.tick { // it passed a hook in the last tick: no gap
+		l.busy = true
+		return 1
+	}
 	if wait := l.open(i, t, s, p); wait != 0 {
 		return wait
-	}
-	if state == segment.StateSignalled {
-		return l.waiting(i, proc, t, s, p)
 	}
 	if p.quiet || l.seg.Proc(int(proc)).Flags.Load()&(segment.ProcFlagSyncOnly|segment.ProcFlagHandlerChained) != 0 {
 		return l.quietLook(proc, t, p)
 	}
-
-	n := pread(int(t.schedstat), l.buf[:])
-	cpu, ok := uint64(0), false
-	if n > 0 {
-		cpu, ok = leadingUint(l.buf[:n])
-	}
+	runs, ok := l.runnable(t, p)
 	if !ok {
 		return l.lose(i, t)
 	}
-	lastTick := s.LastTick.Load()
-	hooked := lastTick != t.lastTick
-	t.lastTick = lastTick
-	ran := t.progress(cpu, l.now, l.intervalNs)
-	switch {
-	case l.chosen(t):
-		if l.runnable(t, p) && l.ask(i, proc, t, s, p, segment.AskPeriodic) {
-			t.advanceDue(l.intervalNs)
+	if !runs {
+		return t.sleeps(lastTick)
+	}
+	l.busy = true
+	t.still, t.backoff = 0, 1
+	b := &t.budgets[0]
+	if kind == segment.AskGap {
+		b = &t.budgets[1]
+	}
+	if !b.left(t.cpu) {
+		if !l.readCPU(t, p) {
+			return l.lose(i, t)
 		}
-	case ran >= uint64(l.tickNs)/2 && lastTick+1 < l.tick:
-		if l.runnable(t, p) {
-			l.ask(i, proc, t, s, p, segment.AskGap)
+		if !b.left(t.cpu) {
+			return 1 // it has waited for a CPU rather than had one
 		}
 	}
-	if ran > 0 || hooked {
-		t.still, t.backoff = 0, 1
-	} else if t.still++; t.still > stillTicks { // before, it may run and not have been counted yet
+	if l.ask(i, proc, t, s, p, kind) {
+		b.spend(t.cpu)
+	}
+	return 1
+}
+
+// sleeps takes note that the thread was found asleep outside of calls, and returns in how many ticks to look again.
+func (t *thread) sleeps(lastTick uint64) uint64 {
+	if lastTick != t.lastTick {
+		t.lastTick, t.still, t.backoff = lastTick, 0, 1
+	} else if t.still++; t.still > stillLooks {
 		t.backoff = min(t.backoff*2, maxBackoff)
 	}
 	return t.backoff
-}
-
-// chosen decides whether the moment of this look is one to sample the thread at, if it is on a CPU.
-//
-// Every moment has the same chance, whatever the thread did before: that makes the samples unbiased. (Asking
-// once enough CPU time has gone by is not: for a thread that runs in bursts the counter moves when a burst
-// ends, so the request would always be met early in the next one.) The CPU clock only bounds the number: a
-// thread that waits for a CPU most of the time looks as runnable as one that runs.
-func (l *loop) chosen(t *thread) bool {
-	return t.seen+lagNs >= t.due && t.random()%l.intervalNs < l.elapsed*uint64(l.tickNs)
 }
 
 func (t *thread) reset(uid uint32) {
@@ -122,9 +126,9 @@ func (t *thread) reset(uid uint32) {
 	*t = thread{uid: uid, backoff: 1}
 }
 
-// open makes sure that the thread's descriptor is open; else it returns when to try again.
+// open makes sure that one of the thread's descriptors is open; else it returns when to try again.
 func (l *loop) open(i int, t *thread, s *segment.Thread, p *proc) uint64 {
-	if t.schedstat != 0 {
+	if t.wchan > 0 || t.schedstat > 0 {
 		return 0
 	}
 	tid := s.TID.Load()
@@ -135,7 +139,13 @@ func (l *loop) open(i int, t *thread, s *segment.Thread, p *proc) uint64 {
 		}
 		tid = tc.hostTID.Load()
 	}
-	fd := l.path.reset().str("task/").num(tid).str("/schedstat").open(int(p.dir), unix.O_RDONLY)
+	name, to := "/schedstat", &t.schedstat
+	if p.wchan {
+		name, to = "/wchan", &t.wchan
+	} else {
+		t.wchan = -1
+	}
+	fd := l.path.reset().str("task/").num(tid).str(name).open(int(p.dir), unix.O_RDONLY)
 	switch {
 	case noDescriptor(fd):
 		if !t.fdCounted {
@@ -150,7 +160,7 @@ func (l *loop) open(i int, t *thread, s *segment.Thread, p *proc) uint64 {
 		rawClose(fd)
 		return 1
 	}
-	t.schedstat, t.tid = int32(fd), tid
+	*to, t.tid = int32(fd), tid
 	return 0
 }
 
@@ -163,62 +173,38 @@ func (l *loop) lose(i int, t *thread) uint64 {
 	return 8
 }
 
-// progress takes a new value of the counter and returns by how much the estimate grew.
-func (t *thread) progress(cpu uint64, now int64, interval uint64) (ran uint64) {
-	if !t.started || cpu < t.cpu {
-		t.started = true
-		t.rng = uint64(t.uid)*0x9e3779b97f4a7c15 | 1
-		t.cpu, t.seen, t.movedNs = cpu, cpu, now
-		t.due = cpu
-		return 0
+// runnable: the thread runs or waits for a CPU. Where the kernel does not say, a thread whose CPU time moved within the
+// last of the kernel's ticks is taken to. ok: the thread is still there.
+func (l *loop) runnable(t *thread, p *proc) (runs, ok bool) {
+	if t.wchan > 0 {
+		n := pread(int(t.wchan), l.buf[:])
+		return n == 1 && l.buf[0] == '0' || n == 0, n >= 0
 	}
-	estimate := cpu
-	switch {
-	case cpu != t.cpu:
-		elapsed := now - t.movedNs
-		t.busy = elapsed < 2*kernelTickNs && int64(cpu-t.cpu)*5 >= elapsed*3
-		t.cpu, t.movedNs = cpu, now
-	case t.busy:
-		estimate += uint64(min(max(now-t.movedNs, 0), kernelTickNs))
-	}
-	if estimate > t.seen {
-		ran = estimate - t.seen
-	}
-	t.seen = estimate
-	return ran
+	ok = l.readCPU(t, p)
+	return l.now-t.movedNs < kernelTickNs, ok
 }
 
-// advanceDue accounts for a periodic sample: its CPU time is spent. What was saved up while no tick came by does
-// not count for more than the lag.
-func (t *thread) advanceDue(interval uint64) {
-	t.due = max(t.due+lagNs, t.seen) - lagNs + interval
-}
-
-// random is xorshift64: the same thread uid gives the same sequence.
-func (t *thread) random() uint64 {
-	x := t.rng
-	x ^= x << 13
-	x ^= x >> 7
-	x ^= x << 17
-	t.rng = x
-	return x
-}
-
-// runnable: the thread runs or waits for a CPU. True as well when the kernel does not say.
-func (l *loop) runnable(t *thread, p *proc) bool {
-	if t.wchan == 0 {
-		fd := l.path.reset().str("task/").num(t.tid).str("/wchan").open(int(p.dir), unix.O_RDONLY)
-		t.wchan = int32(max(fd, -1))
+// readCPU brings the thread's CPU time up to the kernel's last tick or switch; false when the thread is gone.
+func (l *loop) readCPU(t *thread, p *proc) bool {
+	if t.schedstat == 0 {
+		fd := l.path.reset().str("task/").num(t.tid).str("/schedstat").open(int(p.dir), unix.O_RDONLY)
+		if noDescriptor(fd) { // cannot tell: no limit
+			t.cpu, t.movedNs = t.cpu+kernelTickNs, l.now
+			return true
+		} else if fd < 0 {
+			return false
+		}
+		t.schedstat = int32(fd)
 	}
-	if t.wchan < 0 {
-		return true
-	}
-	n := pread(int(t.wchan), l.buf[:])
-	if n > 0 && !(n == 1 && l.buf[0] == '0') {
-		t.busy = false
+	n := pread(int(t.schedstat), l.buf[:])
+	if n <= 0 {
 		return false
 	}
-	return true
+	cpu, ok := leadingUint(l.buf[:n])
+	if cpu != t.cpu {
+		t.cpu, t.movedNs = cpu, l.now
+	}
+	return ok
 }
 
 // ask sends the signal. The order is the handshake's: ask before the CAS, which the thread's

@@ -3,6 +3,7 @@ package sampler
 
 import (
 	"math"
+	"os"
 	"testing"
 )
 
@@ -74,82 +75,77 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// A thread that always runs, under a kernel that counts every 4 ms, is sampled at the rate that was asked for.
-func TestChosenKeepsTheRate(t *testing.T) {
-	l := &loop{tickNs: 1e6, intervalNs: 2e6, elapsed: 1}
-	th := &thread{uid: 1}
-	asks := 0
-	for ms := int64(1); ms <= 20000; ms++ {
-		th.progress(uint64(ms/4*4)*1e6, ms*1e6, l.intervalNs)
-		if l.chosen(th) {
-			asks++
-			th.advanceDue(l.intervalNs)
+// simulate runs the pace of one thread over ticks of 1 ms. runs says whether the thread can run at a time, counter what the kernel
+// would say of its CPU time then; it returns when it was sampled.
+func simulate(ticks int, intervalNs uint64, runs func(ns int64) bool, counter func(ns int64) uint64) (samples []int64) {
+	l := &loop{tickNs: 1e6, rng: 88172645463325252}
+	chance, b, cpu := chanceOf(1e6, intervalNs), newBudget(intervalNs), uint64(0)
+	for tick := range int64(ticks) {
+		now := tick*l.tickNs + l.phase()
+		if l.random() > chance || !runs(now) {
+			continue
+		}
+		if !b.left(cpu) {
+			cpu = counter(now)
+		}
+		if b.left(cpu) {
+			b.spend(cpu)
+			samples = append(samples, now)
 		}
 	}
-	if asks < 9300 || asks > 10100 {
-		t.Errorf("%d samples in 20 s at one per 2 ms", asks)
+	return samples
+}
+
+// A thread that always runs, under a kernel that counts every 4 ms, is sampled at the rate that was asked for.
+func TestPaceKeepsTheRate(t *testing.T) {
+	always := func(int64) bool { return true }
+	counter := func(ns int64) uint64 { return uint64(ns / 4e6 * 4e6) }
+	for _, tc := range []struct {
+		interval uint64
+		want     int
+	}{{2e6, 10000}, {1e6, 20000}, {1e5, 20000}, {50e6, 400}} {
+		if n := len(simulate(20000, tc.interval, always, counter)); math.Abs(float64(n-tc.want)) > 4*math.Sqrt(float64(tc.want)) {
+			t.Errorf("%d samples in 20 s at one per %d ns and one per tick at most, want %d", n, tc.interval, tc.want)
+		}
 	}
 }
 
 // One that gets a tenth of a CPU and always looks runnable is not sampled more often than its CPU time justifies.
-func TestChosenIsBoundedByCPUTime(t *testing.T) {
-	l := &loop{tickNs: 1e6, intervalNs: 2e6, elapsed: 1}
-	th := &thread{uid: 2}
-	asks := 0
-	for ms := int64(1); ms <= 20000; ms++ {
-		th.progress(uint64(ms/10)*1e6, ms*1e6, l.intervalNs)
-		if l.chosen(th) {
-			asks++
-			th.advanceDue(l.intervalNs)
-		}
-	}
-	if want := 20000 / 10 / 2; asks < want*9/10 || asks > want*11/10+2*kernelTickNs/2e6 {
-		t.Errorf("%d samples for 2 s of CPU at one per 2 ms", asks)
+func TestPaceIsBoundedByCPUTime(t *testing.T) {
+	n := len(simulate(20000, 2e6, func(int64) bool { return true }, func(ns int64) uint64 { return uint64(ns / 10) }))
+	if want := 20000 / 10 / 2; n < want*9/10 || n > want*11/10+20e6/2e6 {
+		t.Errorf("%d samples for 2 s of CPU at one per 2 ms", n)
 	}
 }
 
 // Bursts of work between sleeps, whose CPU time the counter shows only when they end: every part of a burst gets
 // its share of the samples.
-func TestChosenIsUnbiasedInBursts(t *testing.T) {
-	l := &loop{tickNs: 1e6, intervalNs: 1.1e6, elapsed: 1}
-	th := &thread{uid: 3}
-	const burst, parts = 1_060_000, 4
+func TestPaceIsUnbiasedInBursts(t *testing.T) {
+	const burst, cycle, parts = 1_060_000, 2_371_000, 4
+	in := func(ns int64) int64 { return ns % cycle }
+	runs := func(ns int64) bool { return in(ns) < burst }
+	counter := func(ns int64) uint64 { return uint64(ns / cycle * burst) }
 	var got [parts]int
-	now, counted, total := int64(0), uint64(0), 0
-	for range 200_000 {
-		begin := now
-		for tick := (now/1e6 + 1) * 1e6; tick < begin+burst; tick += 1e6 {
-			th.progress(counted, tick, l.intervalNs)
-			if l.chosen(th) {
-				th.advanceDue(l.intervalNs)
-				got[(tick-begin)*parts/burst]++
-				total++
-			}
-		}
-		counted += burst
-		now = begin + burst + 300_000 + int64(th.random()%2_000_000)
+	samples := simulate(400_000, 1.1e6, runs, counter)
+	for _, ns := range samples {
+		got[in(ns)*parts/burst]++
 	}
 	for i, n := range got {
-		if share := float64(n) / float64(total); math.Abs(share-1.0/parts) > 0.02 {
-			t.Errorf("part %d of %d has %.1f %% of %d samples", i+1, parts, 100*share, total)
+		if share := float64(n) / float64(len(samples)); math.Abs(share-1.0/parts) > 0.02 {
+			t.Errorf("part %d of %d has %.1f %% of %d samples", i+1, parts, 100*share, len(samples))
 		}
 	}
 }
 
-// A thread that does not run is never due, whatever it did before.
-func TestProgressStops(t *testing.T) {
-	th := thread{uid: 7, backoff: 1}
-	for ms := int64(1); ms <= 100; ms++ {
-		th.progress(uint64(ms)*1e6, ms*1e6, 2e6)
+// A kernel that does not say what threads sleep in must not pass for one where none sleeps.
+func TestSaysWchan(t *testing.T) {
+	if _, err := os.Stat("/proc/self/wchan"); err != nil {
+		t.Skip("this kernel has no wchan:", err)
 	}
-	var ran uint64
-	for ms := int64(101); ms <= 1000; ms++ {
-		ran += th.progress(100e6, ms*1e6, 2e6)
-	}
-	if ran > kernelTickNs {
-		t.Errorf("%d ns credited to a thread that stood still", ran)
-	}
-	if got := th.progress(5, 2000e6, 2e6); got != 0 {
-		t.Errorf("a counter that went back credited %d ns", got)
+	said := saysWchan()
+	b, err := os.ReadFile("/proc/1/wchan") // init sleeps, as a rule
+	t.Logf("said %v; init's: %q, %v", said, b, err)
+	if !said && err == nil && len(b) > 0 && string(b) != "0" {
+		t.Error("init's is told, our own was not")
 	}
 }
