@@ -151,7 +151,7 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
                            uint32_t rec_flags) {
   if (!t->local || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return;
   if (t->busy) {
-    t->deferred = ask;
+    t->deferred = ask | rec_flags << 8;
     return;
   }
   if (ask == HB_ASK_PERIODIC && !(rec_flags & HB_RECF_CONSUMED)) {
@@ -165,9 +165,9 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
 
 /* A signal fell into our own section: the hook's stack is where the time went. hook path */
 static HB_NOINLINE void hb_deferred(struct hb_tls *t, const void *frame) {
-  uint32_t ask = t->deferred;
+  uint32_t ask = t->deferred & 0xff, rec_flags = t->deferred >> 8;
   t->deferred = 0;
-  hb_take_sample(t, ask, 0, NULL, frame, 0);
+  hb_take_sample(t, ask, 0, NULL, frame, rec_flags);
 }
 
 /* CPU time was burned up to or inside the call at whose hook the thread stands, and a sampling point may lie in it

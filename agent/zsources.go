@@ -45,10 +45,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "06a20db4a161645ef52e0d216cb21452c7a8ac5d98f26e1b304abefb58832558"
+const sourcesSHA256 = "46c74d22e065fa6ad81ebba2e5a90fcdef39fa6744ee3adf308786868673780d"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "3f0b93b54f9157cbe601eb9f2d6fba720a1eb96144702b1a280afcb73a9e28f8",
+	"agent/hbagent_linux_amd64.so": "6b0cc2d2d7b5bc2a78a4fe73e501d0488a53dc00fd26ce51150a7e06ed4ab860",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

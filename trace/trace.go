@@ -63,6 +63,7 @@ const (
 	FlagCertain                        // Releaser is the only candidate
 	FlagNoStack                        // no stack was taken: Stack is 0
 	FlagSameCall                       // the frame at depth Same is the same invocation as the one at that depth before, at another instruction: one span
+	FlagPreempted                      // with FlagLate: a signal that found its thread preempted; Stack is where it stood
 )
 
 // Event is one thing that happened on one thread. Fields that a kind does not use are zero.

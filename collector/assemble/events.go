@@ -102,8 +102,10 @@ func (a *Assembler) sample(t *thread, h *segment.Rec, rec []byte, e *trace.Event
 	default:
 		return false
 	}
-	if h.Flags&(segment.RecFlagConsumed|segment.RecFlagStale) != 0 {
+	if h.Flags&segment.RecFlagConsumed != 0 {
 		e.Flags |= trace.FlagLate
+	} else if h.Flags&segment.RecFlagStale != 0 {
+		e.Flags |= trace.FlagLate | trace.FlagPreempted
 	}
 	if !a.stackOf(t, &r.Stack, rec[segment.RecSampleBytes:], e) {
 		return false

@@ -16,6 +16,9 @@ import (
 // before favours the end of short runs: nothing can lie behind it.) Where none arrived, because runs are shorter
 // than a signal takes, the weight stays where the next call is made.
 //
+// A signal that found its thread preempted says where the kernel prefers to preempt, too. On a machine with more to do than
+// processors that is nearly all of them; so they count, for little.
+//
 // Where rows are kept apart by thread, a thread's weight goes by the samples of all its process's threads: one that runs on
 // the sampler's processor is mostly met where that preempted it, at the end of a system call.
 type runs map[origin]*run
@@ -34,9 +37,15 @@ type site struct {
 type run struct {
 	ns   map[int32]int64 // by row
 	late int64           // of it
-	hits map[site]int64  // samples that arrived in such runs
-	all  int64           // of them
+	hits map[site]int64  // samples that arrived in such runs, times what they count for
+	all  int64           // sum of them
 }
+
+// What a sample counts for that arrived in time, and one that found its thread preempted.
+const (
+	inTime    = 8
+	preempted = 1
+)
 
 func (rs runs) at(o origin) *run {
 	r := rs[o]
@@ -62,11 +71,14 @@ func (rs runs) sample(c *Collector, e *trace.Event, proc trace.ProcID, row int32
 	}
 	r := rs.at(o)
 	r.ns[row] += max(e.CPU, 0)
+	counts := int64(inTime)
 	if late {
 		r.late += max(e.CPU, 0)
-		return
+		if counts = preempted; e.Flags&trace.FlagPreempted == 0 {
+			return
+		}
 	}
-	at, n := site{c.rows[row].Stack, c.rows[row].Hook}, int64(max(e.Count, 1))
+	at, n := site{c.rows[row].Stack, c.rows[row].Hook}, counts*int64(max(e.Count, 1))
 	r.hits[at] += n
 	r.all += n
 	if o.thread != 0 {

@@ -49,3 +49,39 @@ func TestLateTimeIsShared(t *testing.T) {
 		}
 	}
 }
+
+// Signals that found their thread preempted decide where nothing better is known, and hardly matter beside those in time.
+func TestPreemptedSamplesCountForLittle(t *testing.T) {
+	b := tracetest.New()
+	p := b.AddProcess(trace.Process{PID: 10})
+	thread := b.AddThread(trace.Thread{Proc: p})
+	cpu := func(ns int64, began uint64, flags trace.Flags, name string) {
+		b.Add(trace.Event{Kind: trace.KindCPU, Thread: thread, Time: 10, Start: 10, Count: 1, CPU: ns, Object: began, Flags: flags, Stack: b.Stack("main", name)})
+	}
+	const stale = trace.FlagLate | trace.FlagPreempted
+	cpu(400, 0x100, trace.FlagLate, "call")
+	for range 3 {
+		cpu(0, 0x100, stale, "work")
+	}
+	cpu(0, 0x100, stale, "syscall")
+	cpu(1000, 0x200, trace.FlagLate, "call")
+	for range 3 {
+		cpu(0, 0x200, 0, "other")
+	}
+	cpu(0, 0x200, stale, "kernel")
+
+	table, err := Collect(b.Source(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int64{}
+	for _, r := range table.Rows {
+		at := table.Frames.Of(r.Stack)
+		got[table.Frames.Frame(at[len(at)-1].ID).Name] += r.Values[CPU]
+	}
+	for name, ns := range map[string]int64{"work": 300, "syscall": 100, "other": 960, "kernel": 40, "call": 0} {
+		if got[name] != ns {
+			t.Errorf("%s has %d ns, want %d", name, got[name], ns)
+		}
+	}
+}
