@@ -68,16 +68,16 @@ func TestCompareStacks(t *testing.T) {
 
 func TestScore(t *testing.T) {
 	const ms = 1_000_000
-	calls := []drawn{{0, 4 * ms}, {5 * ms, 9 * ms}, {10 * ms, 11 * ms}, {12 * ms, 20 * ms}}
+	calls := []drawn{{0, 4 * ms, 0}, {5 * ms, 9 * ms, 0}, {10 * ms, 11 * ms, 0}, {12 * ms, 20 * ms, 0}, {30 * ms, 40 * ms, 5 * ms}} // the last was preempted: not counted
 	for _, c := range []struct {
 		name                   string
 		seen                   []drawn
 		missing, shared, alone int
 		sum                    int64
 	}{
-		{"each its own", []drawn{{0, 5 * ms}, {5 * ms, 9 * ms}, {10 * ms, 11 * ms}, {13 * ms, 20 * ms}}, 0, 0, 4, 0},
-		{"one for two", []drawn{{0, 9 * ms}}, 2, 2, 0, 0},
-		{"torn", []drawn{{12 * ms, 14 * ms}, {15 * ms, 20 * ms}}, 3, 0, 1, -1 * ms},
+		{"each its own", []drawn{{from: 0, to: 5 * ms}, {from: 5 * ms, to: 9 * ms}, {from: 10 * ms, to: 11 * ms}, {from: 13 * ms, to: 20 * ms}}, 0, 0, 4, 0},
+		{"one for two", []drawn{{from: 0, to: 9 * ms}}, 2, 2, 0, 0},
+		{"torn", []drawn{{from: 12 * ms, to: 14 * ms}, {from: 15 * ms, to: 20 * ms}}, 3, 0, 1, -1 * ms},
 		{"none", nil, 4, 0, 0, 0},
 	} {
 		var into [3]outcome

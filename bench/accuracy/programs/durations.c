@@ -1,10 +1,10 @@
 /* One function, called again and again: durations SCENARIO CALLS TRUTH-FILE. A line per call of it and of what it calls: name,
- * from, to. In "hooked" memory is asked for between calls and inside of them; in "silent" nowhere. */
+ * from, to, CPU time. In "hooked" memory is asked for between calls and inside of them; in "silent" nowhere. */
 #include "truth.h"
 
 struct call {
 	const char *name;
-	int64_t from, to;
+	int64_t from, to, cpu; /* cpu: time that the thread had a processor */
 };
 static struct call *calls;
 static int n_calls, hooked;
@@ -20,8 +20,13 @@ static void call_hook(void)
 
 static inline int begin(const char *name)
 {
-	calls[n_calls] = (struct call){name, mono_now(), 0};
+	calls[n_calls] = (struct call){name, mono_now(), 0, -cpu_now()};
 	return n_calls++;
+}
+static inline void end(int c)
+{
+	calls[c].cpu += cpu_now();
+	calls[c].to = mono_now();
 }
 
 /* Works until a moment, and says how it goes every few tens of microseconds. */
@@ -40,20 +45,20 @@ NOINLINE static void first_step(int64_t ns)
 {
 	int c = begin("first_step");
 	spin(calls[c].from + ns);
-	calls[c].to = mono_now();
+	end(c);
 }
 NOINLINE static void second_step(int64_t ns)
 {
 	int c = begin("second_step");
 	spin(calls[c].from + ns);
-	calls[c].to = mono_now();
+	end(c);
 }
 NOINLINE static void serve(int64_t ns)
 {
 	int c = begin("serve");
 	first_step(ns / 3);
 	second_step(ns - ns / 3);
-	calls[c].to = mono_now();
+	end(c);
 }
 
 int main(int argc, char **argv)
@@ -75,6 +80,6 @@ int main(int argc, char **argv)
 		call_hook();
 	}
 	for (int i = 0; i < n_calls; i++)
-		fprintf(out, "call %s %lld %lld\n", calls[i].name, (long long)calls[i].from, (long long)calls[i].to);
+		fprintf(out, "call %s %lld %lld %lld\n", calls[i].name, (long long)calls[i].from, (long long)calls[i].to, (long long)calls[i].cpu);
 	return fclose(out);
 }
