@@ -29,8 +29,8 @@ func (b *Buffer) advance(s *slot, cur, need uint64) error {
 		if s.word.cas(cur, pack(pos, block)) {
 			s.opened.v.Add(1)
 			b.closeLagging(s, pos, before)
-			if Mapping(b.shape.mapping).borrowing() {
-				b.ctl.newest.store(pack(pos, block))
+			if last := posOf(cur); last > 0 && pos-last >= max(b.ctl.lag.load()/2, 1) && Mapping(b.shape.mapping).borrowing() {
+				s.borrows.store(pack(pos, 1))
 			}
 			return nil
 		}
@@ -199,31 +199,26 @@ func (b *Buffer) claimMapped(s *slot) (block, pos uint64, err error) {
 // retire marks a claimed block as no part of the history's memory.
 func (b *Buffer) retire(block uint64) { b.metas[block].conf.store(pack(0, retired)) }
 
-// A slot is slow if the block it leaves was open for half of lag. It then joins the newest block of anybody,
-// and has to again whenever that is full; being fast again shows in having to do so often.
+// A slot is slow if a block of its own was open for half of lag, which shows when it opens the next. From then on it joins the
+// newest block of anybody, and has to again whenever that is full; being fast again shows in having to do so often.
 const rejoins = 16 // within a quarter of lag
 
-// borrow lets the slot join the newest block, and reports whether it did.
+// borrow lets a slow slot join the newest block, and reports whether it did. Fast ones look at no word that others write.
 func (b *Buffer) borrow(s *slot, cur, need uint64) bool {
-	if posOf(cur) == 0 {
+	state := s.borrows.load()
+	if lowOf(state) == 0 || posOf(cur) == 0 {
 		return false
 	}
-	lag, head := b.ctl.lag.load(), b.ctl.next.load()
-	state := s.borrows.load()
-	since, times := posOf(state), lowOf(state)
+	since, times := posOf(state), lowOf(state)-1
+	head := b.ctl.next.load()
 	switch {
-	case times == 0:
-		if head-posOf(cur) < max(lag/2, 1) {
-			return false
-		}
-		since = head
-	case head-since >= lag/4:
+	case head-since >= b.ctl.lag.load()/4:
 		since, times = head, 0
 	case times >= rejoins:
 		s.borrows.store(0)
 		return false
 	}
-	newest := b.ctl.newest.load()
+	newest := b.newest(head)
 	block := lowOf(newest)
 	if posOf(newest) <= posOf(cur) || block >= uint64(len(b.metas)) {
 		return false
@@ -232,10 +227,21 @@ func (b *Buffer) borrow(s *slot, cur, need uint64) bool {
 		return false
 	}
 	if s.word.cas(cur, newest) {
-		s.borrows.store(pack(since, times+1))
+		s.borrows.store(pack(since, times+2))
 		s.borrowed.v.Add(1)
 	}
 	return true
+}
+
+// newest is the position and block of one of the blocks that were opened last; 0: none of the last few is open yet.
+func (b *Buffer) newest(head uint64) uint64 {
+	const looks = 3
+	for pos := head - 1; pos > 0 && head-pos <= looks; pos-- {
+		if e := b.active[pos%uint64(len(b.active))].load(); posOf(e) == pos && lowOf(e) != noBlock {
+			return e
+		}
+	}
+	return 0
 }
 
 // Seal closes all partly filled blocks, and gives up positions that were taken and are not open yet, so that a

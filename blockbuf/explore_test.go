@@ -243,7 +243,7 @@ func (e *env) reset() {
 
 // stateWords are the shared words, without statistics.
 func stateWords(b *Buffer) []*word {
-	words := []*word{&b.ctl.next, &b.ctl.cursor, &b.ctl.newest, &b.ctl.blocks, &b.ctl.lag, &b.ctl.made, &b.ctl.closed}
+	words := []*word{&b.ctl.next, &b.ctl.cursor, &b.ctl.blocks, &b.ctl.lag, &b.ctl.made, &b.ctl.closed}
 	for i := range b.slots {
 		words = append(words, &b.slots[i].word, &b.slots[i].borrows)
 	}

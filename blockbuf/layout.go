@@ -10,7 +10,7 @@ import (
 
 const (
 	magic   = 0x6675_626b_636f_6c62 // "blockbuf", little endian
-	version = 1
+	version = 2
 )
 
 // shape is what is fixed for a buffer's life. It stands at the beginning of its memory.
@@ -30,14 +30,10 @@ type control struct {
 	shape
 	_ [128 - unsafe.Sizeof(shape{})]byte
 
-	next word // next position to be given out; the first is 1. Producers add
-	_    [120]byte
-
+	// Who opens a block writes both, one after the other: in one line they come together.
+	next   word // next position to be given out; the first is 1. Producers add
 	cursor word // turn<<24 | block whose turn it is to be overwritten. Late binding only; producers and Resize
-	_      [120]byte
-
-	newest word // position and block of the one opened last, about: for borrowing
-	_      [120]byte
+	_      [112]byte
 
 	blocks word // N: how many blocks the history may have. Resize writes
 	lag    word // positions after which a block is closed for its slot: min(A, N/2). Resize writes
@@ -49,7 +45,7 @@ type control struct {
 // slot is one producer's share: the paper's core-local ratio_and_pos, and its statistics.
 type slot struct {
 	word    word // position and block that this slot's writers fill
-	borrows word // since<<24 | how often: see borrow
+	borrows word // since<<24 | one more than how often; 0: the slot is fast. See borrow
 	slotStats
 	_ [128 - 2*8 - unsafe.Sizeof(slotStats{})]byte
 }
