@@ -316,15 +316,15 @@ func scenarios() []scenario {
 				before = 9 // the next block but one is one of those that go
 			}
 			add(scenario{name: "shrink", options: tinyOptions(1, 4, m), setup: fill(0, 0, before),
-				threads: []func(*env){puts(0, 0, 3), resizeTo(2)},
+				threads: []func(*env){puts(0, 0, 3), resizeTo(2)}, resizes: true,
 				final: func(e *env) {
 					resized(e)
 					e.inUse(2)
 				}})
 			add(scenario{name: "grow", options: Options{BlockBytes: tinyBlock, Bytes: 2 * tinyBlock, MaxBytes: 4 * tinyBlock, ActivePerSlot: 1},
-				setup: fill(0, 0, 4), threads: []func(*env){puts(0, 0, 3), resizeTo(4)}, final: resized})
+				setup: fill(0, 0, 4), threads: []func(*env){puts(0, 0, 3), resizeTo(4)}, resizes: true, final: resized})
 			add(scenario{name: "regrow", options: tinyOptions(1, 4, m), setup: func(e *env) { fill(0, 0, 7)(e); resizeTo(2)(e) },
-				threads: []func(*env){puts(0, 0, 3), resizeTo(4)}, final: resized})
+				threads: []func(*env){puts(0, 0, 3), resizeTo(4)}, resizes: true, final: resized})
 		}
 		add(scenario{name: "slots", options: tinyOptions(2, 4, m), setup: func(e *env) { fill(0, 0, 3)(e); fill(1, 1, 2)(e) },
 			threads: []func(*env){puts(0, 0, 3), puts(1, 1, 2)},

@@ -28,6 +28,9 @@ func lowOf(w uint64) uint64       { return w & lowMask }
 type word struct{ v atomic.Uint64 }
 
 func (w *word) load() uint64 {
+	if constant(w) {
+		return w.v.Load()
+	}
 	stepBefore()
 	v := w.v.Load()
 	stepAfter(v)
@@ -35,12 +38,14 @@ func (w *word) load() uint64 {
 }
 
 func (w *word) store(v uint64) {
+	changing(w)
 	stepBefore()
 	w.v.Store(v)
 	stepAfter(0)
 }
 
 func (w *word) add(d uint64) uint64 {
+	changing(w)
 	stepBefore()
 	v := w.v.Add(d)
 	stepAfter(v)
@@ -48,6 +53,7 @@ func (w *word) add(d uint64) uint64 {
 }
 
 func (w *word) cas(old, new uint64) bool {
+	changing(w)
 	stepBefore()
 	ok := w.v.CompareAndSwap(old, new)
 	if ok {
