@@ -16,6 +16,15 @@
 //		blk.Records(func(p []byte) bool { …; return true })
 //	}
 //
+// It is for flight recorders, tracers and logs of which only the newest matters: where a ring for each core would keep a busy
+// core's last second and an idle core's last hour, and one ring for all would make the cores wait for one another.
+//
+// # Slots
+//
+// A slot is a block that is being filled. Take as many as there are processors that write at a time, and give each goroutine or
+// thread a [Writer] on one of them: writers of a slot share its block, which is safe, and costs when they really write at the
+// same time. Go does not say which processor a goroutine runs on; dealing writers out in turn does.
+//
 // # What is promised
 //
 // Producers never wait, neither for readers nor for one another: a write is one compare-and-swap, one addition
@@ -57,7 +66,7 @@
 //
 // # Limits
 //
-// Blocks of 4 to 64 KiB, 2^24 of them; 2^40 positions in a buffer's life (4.5 PB of 4 KiB blocks), after which
+// Linux only: memory is mapped, and given back, by its system calls. Blocks of 4 to 64 KiB, 2^24 of them; 2^40 positions in a buffer's life (4.5 PB of 4 KiB blocks), after which
 // writes fail with ErrFull. 4 bytes of header and up to 3 of padding a record, 32 bytes of memory a block beside
 // the blocks. Writes fail with ErrHeld if every block that could be overwritten holds a record that is not committed.
 // A buffer in a file survives the death of processes, not that of the machine; whoever can write the file
