@@ -45,7 +45,7 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "46c74d22e065fa6ad81ebba2e5a90fcdef39fa6744ee3adf308786868673780d"
+const sourcesSHA256 = "f2340c837b44cee00b049225e37d8f52d098d8aafc64fd39adaae1bc0b9e414f"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{

@@ -18,7 +18,8 @@ type section struct {
 type cie struct {
 	codeAlign uint64
 	dataAlign int64
-	enc       byte // of an FDE's addresses
+	enc       byte   // of an FDE's addresses
+	ra        uint64 // the return address's column
 	signal    bool
 	augmented bool // FDEs have augmentation data
 	initial   frame
@@ -40,6 +41,7 @@ type frame struct {
 	fpOK bool
 	ra   raState
 	link uint8 // register of the return address for raRegister
+	raAt int64 // for raSaved where functions save it: CFA + raAt
 	spOK bool  // the caller's SP is the CFA, as everywhere but in signal frames
 }
 
@@ -47,7 +49,7 @@ type raState uint8
 
 const (
 	raUnset    raState = iota // no rule seen
-	raSaved                   // where calls leave it
+	raSaved                   // where calls leave it, or at raAt
 	raEnd                     // undefined: outermost frame
 	raRegister                // in a register, as where a leaf popped it
 	raElsewhere
@@ -155,7 +157,7 @@ func (t *compiler) parseCIE(c cursor, s section) *cie {
 	} else {
 		ra = c.uleb()
 	}
-	if out.codeAlign == 0 || out.codeAlign > 64 || out.dataAlign < -1024 || out.dataAlign > 1024 || ra != t.m.ra {
+	if out.codeAlign == 0 || out.codeAlign > 64 || out.dataAlign < -1024 || out.dataAlign > 1024 || ra != t.m.ra && !(t.m.linked && ra < t.m.sp) {
 		return bad()
 	}
 	if augmentation != "" && augmentation[0] == 'z' {
@@ -187,6 +189,7 @@ func (t *compiler) parseCIE(c cursor, s section) *cie {
 	if c.bad {
 		return bad()
 	}
+	out.ra = ra
 	out.initial = frame{cfa: Rule{Kind: Other}, fpOK: true, spOK: true}
 	run := interpreter{t: t, c: cursor{b: c.b[c.p:]}, cie: out, base: s.addr + uint64(c.p), f: out.initial}
 	if !run.run() {
@@ -331,6 +334,9 @@ func (i *interpreter) run() bool {
 			switch reg := c.uleb(); reg {
 			case i.t.m.ra:
 				i.f.ra = raElsewhere
+				if i.t.m.linked {
+					i.f.ra = raUnset
+				}
 			case i.t.m.fp:
 				i.f.fp, i.f.fpAt, i.f.fpOK = FPSame, 0, true
 			}
@@ -416,7 +422,10 @@ func (i *interpreter) saved(reg uint64, off int64) {
 		i.f.fp, i.f.fpAt, i.f.fpOK = FPCFA, off, true
 	case i.t.m.ra:
 		i.f.ra = raElsewhere
-		if off == i.t.m.raSlot {
+		switch {
+		case i.t.m.linked && off == clampOffset(off):
+			i.f.ra, i.f.raAt = raSaved, off
+		case !i.t.m.linked && off == i.t.m.raSlot:
 			i.f.ra = raSaved
 		}
 	case i.t.m.sp:
@@ -456,7 +465,7 @@ func (i *interpreter) restore(reg uint64) {
 	case i.t.m.fp:
 		i.f.fp, i.f.fpAt, i.f.fpOK = first.fp, first.fpAt, first.fpOK
 	case i.t.m.ra:
-		i.f.ra, i.f.link = first.ra, first.link
+		i.f.ra, i.f.link, i.f.raAt = first.ra, first.link, first.raAt
 	case i.t.m.sp:
 		i.f.spOK = first.spOK
 	}

@@ -195,7 +195,7 @@ func (t *compiler) rule(c *cie, f *frame) Rule {
 	}
 	if c.signal {
 		want := Rule{Kind: Deref, Base: uint8(t.m.sp), Index: NoIndex, Off: int32(t.m.signalCFA)}
-		if f.cfa == want {
+		if f.cfa == want || t.m.signalCFA == 0 {
 			return Rule{Kind: Signal}
 		}
 		return Rule{Kind: Other}
@@ -205,6 +205,15 @@ func (t *compiler) rule(c *cie, f *frame) Rule {
 	}
 	r := f.cfa
 	switch {
+	case c.ra != t.m.ra && f.ra != raUnset: // what is known of column m.ra says nothing
+		return Rule{Kind: Other}
+	case f.ra == raUnset && t.m.linked && r.Kind == SP:
+		r = Rule{Kind: Link, Base: uint8(c.ra), Off: r.Off}
+	case f.ra == raSaved && t.m.linked:
+		if r.Kind == Deref || f.raAt != int64(int32(f.raAt)) {
+			return Rule{Kind: Other}
+		}
+		r.Add = int32(f.raAt)
 	case f.ra == raSaved:
 	case f.ra == raRegister && r.Kind == SP:
 		r = Rule{Kind: Link, Base: f.link, Off: r.Off}

@@ -9,10 +9,12 @@ type machine struct {
 	sp, fp    uint64
 	ra        uint64 // the return address's column
 	raSlot    int64  // where calls leave it: CFA + raSlot
-	signalCFA int64  // in the kernel's signal frame, the interrupted SP lies at SP + signalCFA
+	linked    bool   // calls leave it in column ra instead, and functions save it where they like
+	signalCFA int64  // in the kernel's signal frame, the interrupted SP lies at SP + signalCFA; 0: its rows say otherwise
 }
 
 // machines that tables are compiled for.
 var machines = map[elf.Machine]*machine{
-	elf.EM_X86_64: &amd64,
+	elf.EM_X86_64:  &amd64,
+	elf.EM_AARCH64: &arm64,
 }

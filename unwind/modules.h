@@ -85,7 +85,8 @@ struct hb_table_head {
 };
 
 /* How to find the caller. CFA: the stack pointer after the return; the return address lies at CFA - 8 on x86-64.
- * SP, FP and other registers are those of the frame itself; *x is the word at x. */
+ * SP, FP and other registers are those of the frame itself; *x is the word at x. On arm64 the return address lies at CFA + add,
+ * and in the packed rule behind the caller's FP; it may be signed. */
 enum {
   HB_RULE_NONE,   /* nothing is known about this address */
   HB_RULE_SP,     /* CFA = SP + off */

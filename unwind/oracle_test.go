@@ -98,9 +98,9 @@ func interpret(t testing.TB, path string) []interpRow {
 			switch name {
 			case "CFA":
 				row.cfa = f[i]
-			case "rbp":
+			case "rbp", "x29":
 				row.fp = f[i]
-			case "rsp":
+			case "rsp", "sp":
 				row.sp = f[i]
 			case "ra":
 				row.ra = f[i]

@@ -11,7 +11,7 @@ type Kind uint8
 // The kinds, numbered as in modules.h.
 const (
 	None   Kind = iota // nothing is known about this address
-	SP                 // CFA = SP + Off
+	SP                 // CFA = SP + Off; arm64: the return address lies at CFA + Add, also for FP and Reg
 	FP                 // CFA = FP + Off
 	PLT                // CFA = SP + Off, and 8 more where the low four bits of the pc are at least Add
 	Reg                // CFA = Base + Off
@@ -78,6 +78,9 @@ func (r Rule) String() string {
 	default:
 		return r.Kind.String()
 	}
+	if r.Add != 0 && (r.Kind == SP || r.Kind == FP || r.Kind == Reg) {
+		cfa += fmt.Sprintf(" ra=c%+d", r.Add)
+	}
 	switch r.FPKind {
 	case FPCFA:
 		cfa += fmt.Sprintf(" fp=c%+d", r.FPOff)
@@ -141,6 +144,9 @@ func (r Rule) word() uint32 {
 		return wordSlow
 	}
 	if r.Off < 0 || r.Off%8 != 0 || r.Off>>15 != 0 {
+		return wordSlow
+	}
+	if r.Add != 0 && (r.FPKind != FPCFA || r.Add != r.FPOff+8) { // arm64: in 27 bits it is saved behind FP
 		return wordSlow
 	}
 	var fp uint32
