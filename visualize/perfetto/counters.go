@@ -1,8 +1,13 @@
-// Counters per process: CPU, allocation rate, lock waiting and loss, summed up in equal buckets of the recording.
+// Counters per process and per thread: CPU, time ready to run, allocation rate, memory in use, lock waiting and loss,
+// summed up in equal buckets of the recording.
 
 package perfetto
 
 import (
+	"cmp"
+	"math"
+	"slices"
+
 	"github.com/hbtrace/hbtrace/trace"
 )
 
@@ -14,40 +19,69 @@ const minBucketNs = 10_000_000
 // maxNs bounds a recording's length, 36 years, so that a file that lies about it does no harm.
 const maxNs = 1 << 60
 
+// Threads have fewer buckets, and only the busiest have any: a process of thousands is read by its own.
+const (
+	maxThreadBuckets = 500
+	maxThreads       = 32
+	maxLive          = 1 << 20 // sampled allocations that are remembered
+)
+
 type counterKind uint8
 
 const (
 	counterCPU counterKind = iota
+	counterReady
 	counterAlloc
+	counterLive
 	counterWait
 	counterLost
 	counterKinds
 )
 
 var counterNames = [counterKinds][2]string{
-	{"CPU", "%"}, {"allocated", "bytes/s"}, {"lock wait", "ms/s"}, {"records lost", ""},
+	{"CPU", "%"}, {"ready to run", "%"}, {"allocated", "bytes/s"}, {"live", "bytes"}, {"lock wait", "ms/s"}, {"records lost", ""},
+}
+
+// perThread are the kinds that threads have, too.
+var perThread = [counterKinds]bool{counterCPU: true, counterReady: true, counterAlloc: true, counterWait: true}
+
+// series are the sums of one process or thread, by bucket; nil where nothing was counted.
+type series struct {
+	bucketNs trace.Ns
+	sums     [counterKinds][]float64
+	live     float64 // bytes now
+}
+
+type address struct {
+	proc trace.ProcID
+	addr uint64
 }
 
 type counters struct {
 	start, end trace.Ns
-	bucketNs   trace.Ns
 	procOf     map[trace.ThreadID]trace.ProcID
 	lockWait   map[trace.HookID]bool
-	procs      map[trace.ProcID]*[counterKinds][]float64
+	procs      map[trace.ProcID]*series
+	threads    map[trace.ThreadID]*series // of the busiest alone
 	lastCPU    map[trace.ThreadID]trace.Ns
+	live       map[address]float64 // sampled allocations: the bytes that each stands for
 }
 
 func newCounters(src trace.Source) *counters {
 	m := src.Meta()
 	c := &counters{
 		start:  max(m.StartNs, 0),
-		procOf: map[trace.ThreadID]trace.ProcID{}, procs: map[trace.ProcID]*[counterKinds][]float64{},
-		lastCPU: map[trace.ThreadID]trace.Ns{}, lockWait: map[trace.HookID]bool{},
+		procOf: map[trace.ThreadID]trace.ProcID{}, procs: map[trace.ProcID]*series{}, threads: map[trace.ThreadID]*series{},
+		lastCPU: map[trace.ThreadID]trace.Ns{}, lockWait: map[trace.HookID]bool{}, live: map[address]float64{},
 	}
 	c.end = min(max(m.EndNs, c.start+1), c.start+maxNs)
-	c.bucketNs = max((c.end-c.start+maxBuckets-1)/maxBuckets, minBucketNs)
-	for _, t := range src.Threads() {
+	ts := slices.Clone(src.Threads())
+	for _, t := range ts {
 		c.procOf[t.ID] = t.Proc
+	}
+	slices.SortStableFunc(ts, func(a, b trace.Thread) int { return cmp.Compare(active(&b), active(&a)) })
+	for _, t := range ts[:min(len(ts), maxThreads)] {
+		c.threads[t.ID] = c.newSeries(maxThreadBuckets)
 	}
 	for id, h := range m.Hooks {
 		c.lockWait[id] = h.Class == "LOCK"
@@ -55,40 +89,74 @@ func newCounters(src trace.Source) *counters {
 	return c
 }
 
-func (c *counters) series(th trace.ThreadID, k counterKind) []float64 {
-	p := c.procOf[th]
-	if p == 0 {
-		return nil
+// active is how busy a thread was, for what is shown first.
+func active(t *trace.Thread) int64 { return max(t.CPU, 0) + t.WaitNs }
+
+func (c *counters) newSeries(buckets trace.Ns) *series {
+	return &series{bucketNs: max((c.end-c.start+buckets-1)/buckets, minBucketNs)}
+}
+
+// each calls f for what a thread's events count for: its process, and itself.
+func (c *counters) each(th trace.ThreadID, k counterKind, f func(*series)) {
+	if p := c.procOf[th]; p != 0 {
+		s := c.procs[p]
+		if s == nil {
+			s = c.newSeries(maxBuckets)
+			c.procs[p] = s
+		}
+		f(s)
 	}
-	s := c.procs[p]
-	if s == nil {
-		s = &[counterKinds][]float64{}
-		c.procs[p] = s
+	if s := c.threads[th]; s != nil && perThread[k] {
+		f(s)
 	}
-	if s[k] == nil {
-		s[k] = make([]float64, (c.end-c.start)/c.bucketNs+1)
+}
+
+// count adds v evenly over [lo, hi] to a thread's counter and its process's.
+func (c *counters) count(th trace.ThreadID, k counterKind, lo, hi trace.Ns, v float64) {
+	c.each(th, k, func(s *series) { c.spread(s, k, lo, hi, v) })
+}
+
+// of is a kind's buckets.
+func (s *series) of(c *counters, k counterKind) []float64 {
+	if s.sums[k] == nil {
+		s.sums[k] = make([]float64, (c.end-c.start)/s.bucketNs+1)
+		if k == counterLive {
+			for i := range s.sums[k] {
+				s.sums[k][i] = math.NaN() // as before
+			}
+		}
 	}
-	return s[k]
+	return s.sums[k]
 }
 
 // spread adds v evenly over [lo, hi], cut to the recording.
-func (c *counters) spread(s []float64, lo, hi trace.Ns, v float64) {
-	if len(s) == 0 || v <= 0 {
+func (c *counters) spread(x *series, k counterKind, lo, hi trace.Ns, v float64) {
+	if v <= 0 {
 		return
 	}
+	s := x.of(c, k)
 	lo, hi = max(lo, c.start), min(hi, c.end)
 	if hi <= lo {
-		i := min(max(int((hi-c.start)/c.bucketNs), 0), len(s)-1)
+		i := min(max(int((hi-c.start)/x.bucketNs), 0), len(s)-1)
 		s[i] += v
 		return
 	}
 	per := v / float64(hi-lo)
 	for at := lo; at < hi; {
-		i := int((at - c.start) / c.bucketNs)
-		next := min(c.start+trace.Ns(i+1)*c.bucketNs, hi)
+		i := int((at - c.start) / x.bucketNs)
+		next := min(c.start+trace.Ns(i+1)*x.bucketNs, hi)
 		s[i] += per * float64(next-at)
 		at = next
 	}
+}
+
+// inUse notes that a process's sampled memory has grown by so many bytes.
+func (c *counters) inUse(th trace.ThreadID, at trace.Ns, by float64) {
+	c.each(th, counterLive, func(x *series) {
+		s := x.of(c, counterLive)
+		x.live = max(x.live+by, 0)
+		s[min(max(int((at-c.start)/x.bucketNs), 0), len(s)-1)] = x.live
+	})
 }
 
 func (c *counters) add(e *trace.Event) {
@@ -100,32 +168,50 @@ func (c *counters) add(e *trace.Event) {
 			if e.Kind == trace.KindThreadExit {
 				lo = e.Time - trace.Ns(e.CPU)
 			}
-			c.spread(c.series(e.Thread, counterCPU), max(lo, c.lastCPU[e.Thread]), e.Time, float64(e.CPU))
+			c.count(e.Thread, counterCPU, max(lo, c.lastCPU[e.Thread]), e.Time, float64(e.CPU))
 		}
 		c.lastCPU[e.Thread] = e.Time
 		if e.Kind == trace.KindThreadExit {
 			delete(c.lastCPU, e.Thread)
 		}
 	case trace.KindAlloc:
-		c.spread(c.series(e.Thread, counterAlloc), e.Time, e.Time, float64(e.Weight))
+		c.count(e.Thread, counterAlloc, e.Time, e.Time, float64(e.Weight))
+		if at := (address{c.procOf[e.Thread], e.Object}); len(c.live) < maxLive || c.live[at] != 0 {
+			c.inUse(e.Thread, e.Time, float64(e.Weight)-c.live[at]) // a free that was lost leaves its address behind
+			c.live[at] = float64(e.Weight)
+		}
+	case trace.KindFree:
+		at := address{c.procOf[e.Thread], e.Object}
+		if v, ok := c.live[at]; ok {
+			delete(c.live, at)
+			c.inUse(e.Thread, e.Time, -v)
+		}
 	case trace.KindWait:
 		if c.lockWait[e.Hook] {
-			c.spread(c.series(e.Thread, counterWait), e.Start, e.Time, float64(e.Time-e.Start))
+			c.count(e.Thread, counterWait, e.Start, e.Time, float64(e.Time-e.Start))
+		}
+	case trace.KindOff:
+		could := e.Release // when it could run again
+		if could == 0 && e.Result == trace.OffRunnable {
+			could = e.Start
+		}
+		if could != 0 && could < e.Time {
+			c.count(e.Thread, counterReady, could, e.Time, float64(e.Time-could))
 		}
 	case trace.KindLost:
-		c.spread(c.series(e.Thread, counterLost), e.Time, e.Time, float64(e.Count))
+		c.count(e.Thread, counterLost, e.Time, e.Time, float64(e.Count))
 	}
 }
 
 // value turns a bucket's sum into what its counter shows.
-func (c *counters) value(k counterKind, sum float64) float64 {
+func (s *series) value(k counterKind, sum float64) float64 {
 	switch k {
-	case counterCPU:
-		return 100 * sum / float64(c.bucketNs)
+	case counterCPU, counterReady:
+		return 100 * sum / float64(s.bucketNs)
 	case counterAlloc:
-		return sum * 1e9 / float64(c.bucketNs)
+		return sum * 1e9 / float64(s.bucketNs)
 	case counterWait:
-		return sum * 1e3 / float64(c.bucketNs)
+		return sum * 1e3 / float64(s.bucketNs)
 	}
 	return sum
 }

@@ -20,6 +20,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -170,10 +172,12 @@ func threadTrack(id trace.ThreadID) uint64 { return 2<<32 | uint64(id) }
 func counterTrack(id trace.ProcID, k counterKind) uint64 {
 	return 3<<32 | uint64(k)<<40 | uint64(id)
 }
+func threadCounterTrack(id trace.ThreadID, k counterKind) uint64 {
+	return 4<<32 | uint64(k)<<40 | uint64(id)
+}
 
 // describe writes the processes and threads, the busiest first.
 func (w *writer) describe() {
-	active := func(t *trace.Thread) int64 { return max(t.CPU, 0) + t.WaitNs }
 	sum := map[trace.ProcID]int64{}
 	threads := make([]*trace.Thread, 0, len(w.thr))
 	for _, t := range w.thr {
@@ -276,29 +280,21 @@ func (w *writer) seq(id trace.ThreadID) *sequence {
 
 // counters writes the series, each change once.
 func (w *writer) counters(c *counters) error {
-	ids := make([]trace.ProcID, 0, len(c.procs))
-	for id := range c.procs {
-		if w.procs[id] != nil {
-			ids = append(ids, id)
+	for _, id := range slices.Sorted(maps.Keys(c.procs)) {
+		p := w.procs[id]
+		if p == nil {
+			continue
+		}
+		for k := range counterKinds {
+			if err := w.series(c, c.procs[id], k, counterTrack(id, k), procTrack(id), p.Start, p.End); err != nil {
+				return err
+			}
 		}
 	}
-	slices.Sort(ids)
-	for _, id := range ids {
+	for _, id := range slices.Sorted(maps.Keys(c.threads)) {
+		t := w.thr[id]
 		for k := range counterKinds {
-			series := c.procs[id][k]
-			if series == nil {
-				continue
-			}
-			uuid := counterTrack(id, k)
-			w.track(uuid, procTrack(id), int(k), w.procs[id].Start, func(b *buffer) {
-				b.string(trackName, counterNames[k][0])
-				d := b.open(trackCounter)
-				if u := counterNames[k][1]; u != "" {
-					b.string(counterUnitName, u)
-				}
-				b.close(d)
-			})
-			if err := w.series(uuid, c, k, series, w.procs[id]); err != nil {
+			if err := w.series(c, c.threads[id], k, threadCounterTrack(id, k), threadTrack(id), t.Start, t.End); err != nil {
 				return err
 			}
 		}
@@ -306,19 +302,34 @@ func (w *writer) counters(c *counters) error {
 	return nil
 }
 
-// series writes a counter's values while its process lived: the first, each change, and 0 at the end.
-func (w *writer) series(track uint64, c *counters, k counterKind, sums []float64, p *trace.Process) error {
-	from, to := max(p.Start, c.start), c.end
-	if p.End != 0 {
-		to = min(max(p.End, from), to)
+// series writes a counter's track and its values while its process or thread lived: the first, each change, and 0 at
+// the end.
+func (w *writer) series(c *counters, s *series, k counterKind, track, parent uint64, start, end trace.Ns) error {
+	if s.sums[k] == nil {
+		return nil
+	}
+	w.track(track, parent, int(k), start, func(b *buffer) {
+		b.string(trackName, counterNames[k][0])
+		d := b.open(trackCounter)
+		if u := counterNames[k][1]; u != "" {
+			b.string(counterUnitName, u)
+		}
+		b.close(d)
+	})
+	from, to := max(start, c.start), c.end
+	if end != 0 {
+		to = min(max(end, from), to)
 	}
 	last := -1.0
-	for i, sum := range sums {
-		at := c.start + trace.Ns(i)*c.bucketNs
-		if at+c.bucketNs <= from || at >= to {
+	for i, sum := range s.sums[k] {
+		at := c.start + trace.Ns(i)*s.bucketNs
+		if at+s.bucketNs <= from || at >= to {
 			continue
 		}
-		v := c.value(k, sum)
+		v := s.value(k, sum)
+		if math.IsNaN(v) {
+			v = max(last, 0)
+		}
 		if v == last {
 			continue
 		}

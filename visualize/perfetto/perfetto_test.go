@@ -177,10 +177,16 @@ func TestDemoInTraceProcessor(t *testing.T) {
 			"debug.lost | 3 records; 0 gaps, 0 broken, 0 overwritten\ndebug.time of second 4001 | 0.0% exact intervals, 10.0% sampled, 90.0% unknown; 1 stacks",
 		},
 		{
+			"counters of threads",
+			`select th.name, t.name, t.unit, cast(round(max(value)) as int) from counter c join thread_counter_track t on c.track_id = t.id
+			 join thread th using (utid) where th.name in ('worker', 'app') group by t.id order by th.name, t.name`,
+			"app | CPU | % | 100\napp | allocated | bytes/s | 78643200\nworker | CPU | % | 20\nworker | allocated | bytes/s | 104857600\nworker | lock wait | ms/s | 510",
+		},
+		{
 			"counters",
 			`select p.name, t.name, t.unit, count(*), cast(round(max(value)) as int) from counter c join process_counter_track t on c.track_id = t.id
 			 join process p using (upid) group by t.id order by p.upid, t.name`,
-			"app | CPU | % | 6 | 120\napp | allocated | bytes/s | 3 | 183500800\napp | lock wait | ms/s | 2 | 610\napp | records lost | [NULL] | 3 | 3\nafter | CPU | % | 2 | 30",
+			"app | CPU | % | 6 | 120\napp | allocated | bytes/s | 3 | 183500800\napp | live | bytes | 3 | 1310720\napp | lock wait | ms/s | 2 | 610\napp | records lost | [NULL] | 3 | 3\nafter | CPU | % | 2 | 30",
 		},
 	}
 	var sqls []string
