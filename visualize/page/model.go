@@ -56,7 +56,8 @@ type doubt struct {
 	Cut       uint64 `json:"cut"`       // callers missing
 	Guessed   uint64 `json:"guessed"`   // a frame guessed
 	Omitted   uint64 `json:"omitted"`   // frames missing in the middle
-	LateNs    int64  `json:"lateNs"`    // CPU time of samples taken after the work that they were due in
+	LateNs    int64  `json:"lateNs"`    // CPU time of samples taken after the work that they were due in, and left there
+	SharedNs  int64  `json:"sharedNs"`  // likewise, and placed by other samples of the same work
 	Unplaced  int64  `json:"unplaced"`  // ns of CPU time that found no place in its thread's time
 	Clipped   uint64 `json:"clipped"`   // intervals that overlap what was seen before
 	Lost      uint64 `json:"lost"`      // records, as the stream says
@@ -161,6 +162,8 @@ func (m *Model) Read(ctx context.Context) error {
 		t.flush()
 		t.spans.finish()
 	}
+	m.doubt.SharedNs = r.late.share(m.threads)
+	m.doubt.LateNs = max(0, m.doubt.LateNs-m.doubt.SharedNs)
 	m.done, m.failed = true, errors.Join(err, cerr)
 	m.mu.Unlock()
 	return m.failed
@@ -172,6 +175,7 @@ type reader struct {
 	lock  *weigh.Locking
 	spans *spans.Builder
 	state map[stateKey]state
+	late  late
 	// the latest thread: events come in runs
 	id   trace.ThreadID
 	at   int32
@@ -179,7 +183,7 @@ type reader struct {
 }
 
 func newReader(m *Model) *reader {
-	r := &reader{m: m, lock: weigh.NewLocking(m.src.Meta(), m.tab), state: map[stateKey]state{}}
+	r := &reader{m: m, lock: weigh.NewLocking(m.src.Meta(), m.tab), state: map[stateKey]state{}, late: newLate()}
 	floor := int64(0)
 	if n := int64(m.src.Stats().Events); n > keepSpansOf {
 		// memory for the spans of a long recording is bounded by leaving out the shortest
@@ -223,7 +227,8 @@ func (r *reader) event(e *trace.Event) error {
 		if e.Kind == trace.KindThreadExit {
 			t.end = max(at, t.until)
 		}
-		m.doubt.Unplaced += t.ran(at, cpu, m.sites.id(stack, 0), m.load)
+		site := m.sites.id(stack, 0)
+		m.doubt.Unplaced += t.ran(at, cpu, site, r.late.sample(e, t.info.Proc, site, cpu), m.load)
 	case trace.KindWait, trace.KindCall:
 		r.interval(t, &ev)
 	case trace.KindOff:

@@ -40,6 +40,7 @@ type piece struct {
 	site       uint32 // 0: none known
 	wait       uint32 // index into thread.waits + 1; 0: no interval
 	state      state
+	late       uint32 // origin of the work whose time was noticed too late to say where it went (late.go); 0: none
 }
 
 // wait is what an interval knows beyond its piece.
@@ -110,7 +111,7 @@ func (t *thread) pend(p piece) {
 
 // ran places cpu ns, counted by a sample at that time, into the youngest time that no interval covers: the sample was
 // due when the time had been used. The rest of that time was spent off the CPU. It returns what found no place.
-func (t *thread) ran(at, cpu int64, site uint32, l *load) int64 {
+func (t *thread) ran(at, cpu int64, site, late uint32, l *load) int64 {
 	t.pass(at)
 	t.split()
 	first := len(t.pending)
@@ -146,7 +147,7 @@ func (t *thread) ran(at, cpu int64, site uint32, l *load) int64 {
 			l.add(loadOff, p.start, begin, 1)
 		}
 		if begin < p.end {
-			t.emit(piece{start: begin, end: p.end, state: running, site: site})
+			t.emit(piece{start: begin, end: p.end, state: running, site: site, late: late})
 			l.add(loadCPU, begin, p.end, 1)
 		}
 	}
@@ -207,7 +208,7 @@ func (t *thread) interval(start, end int64, st state, site uint32, w wait, l *lo
 		return
 	}
 	t.waits = append(t.waits, w)
-	t.pend(piece{start, end, site, uint32(len(t.waits)), st})
+	t.pend(piece{start: start, end: end, site: site, wait: uint32(len(t.waits)), state: st})
 	t.until = end
 	if st == locked {
 		l.add(loadLock, start, end, 1)
@@ -232,7 +233,7 @@ func (t *thread) emit(p piece) {
 	}
 	t.total[p.state] += p.end - p.start
 	if n := len(t.pieces); n > 0 && p.wait == 0 {
-		if q := &t.pieces[n-1]; q.wait == 0 && q.state == p.state && q.site == p.site && q.end == p.start {
+		if q := &t.pieces[n-1]; q.wait == 0 && q.state == p.state && q.site == p.site && q.late == p.late && q.end == p.start {
 			q.end = p.end
 			return
 		}

@@ -33,15 +33,28 @@ export const ready = 9;
 /** order in which states are stacked within a column, from the bottom. */
 export const stacking = [1, 9, 3, 5, 4, 7, 6, 8, 2];
 
+const night = matchMedia("(prefers-color-scheme: dark)");
+
 /** dark says whether the page is dark now. */
 export function dark(): boolean {
   const t = document.documentElement.dataset.theme;
-  return t === "dark" || (t !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+  return t === "dark" || (t !== "light" && night.matches);
 }
 
-/** ink reads a colour of the style sheet. */
+// Colours are asked for thousands of times a frame, and finding one out costs as much as drawing what it is for. They
+// change with the theme alone.
+const inks = [new Map<string, string>(), new Map<string, string>()];
+const ofFrames = [new Map<string, string>(), new Map<string, string>()];
+
+/** ink is a colour of the style sheet. */
 export function ink(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const known = inks[Number(dark())];
+  let c = known.get(name);
+  if (c === undefined) {
+    c = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    known.set(name, c);
+  }
+  return c;
 }
 
 /** pack makes a colour a pixel of an ImageData seen as Uint32Array (little-endian: ABGR). */
@@ -60,7 +73,14 @@ const hues = [28, 205, 152, 275, 345, 182, 78, 232, 12, 310];
 
 /** ofFrame is a function's colour: the hue says which module it is from, the shade tells neighbours apart. */
 export function ofFrame(name: string, module: string | undefined): string {
-  const h = hues[hash(module ?? "") % hues.length] + (hash(name) % 9) * 2 - 8;
-  const l = (hash(name) >>> 8) % 5;
-  return dark() ? `hsl(${h} 32% ${34 + l * 2.2}%)` : `hsl(${h} 62% ${79 + l * 2}%)`;
+  const known = ofFrames[Number(dark())];
+  const key = `${module}\0${name}`;
+  let c = known.get(key);
+  if (c === undefined) {
+    const h = hues[hash(module ?? "") % hues.length] + (hash(name) % 9) * 2 - 8;
+    const l = (hash(name) >>> 8) % 5;
+    c = dark() ? `hsl(${h} 32% ${34 + l * 2.2}%)` : `hsl(${h} 62% ${79 + l * 2}%)`;
+    known.set(key, c);
+  }
+  return c;
 }

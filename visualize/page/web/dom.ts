@@ -85,12 +85,27 @@ export function table(head: string[], rows: Child[][], right: number[], caption:
   );
 }
 
+// Measuring text costs more than writing it, and the same names are written frame after frame.
+const widths = new Map<string, number>();
+const mostWidths = 20_000;
+
+function widthOf(g: CanvasRenderingContext2D, text: string): number {
+  const key = g.font + text;
+  let w = widths.get(key);
+  if (w === undefined) {
+    if (widths.size >= mostWidths) widths.clear();
+    w = g.measureText(text).width;
+    widths.set(key, w);
+  }
+  return w;
+}
+
 /** ellipsis cuts text to a width on a canvas, in the middle of nothing: the end goes. */
 export function ellipsis(g: CanvasRenderingContext2D, text: string, width: number): string {
   if (width < 14) return "";
   const rough = Math.floor(width / 3);
   let t = text.length > rough ? text.slice(0, rough) : text;
-  if (t === text && g.measureText(t).width <= width) return t;
-  while (t.length > 1 && g.measureText(t + "…").width > width) t = t.slice(0, Math.max(1, Math.floor(t.length * 0.9) - 1));
+  if (t === text && widthOf(g, t) <= width) return t;
+  while (t.length > 1 && widthOf(g, t + "…") > width) t = t.slice(0, Math.max(1, Math.floor(t.length * 0.9) - 1));
   return t.length > 1 ? t + "…" : "";
 }

@@ -63,8 +63,20 @@ export function moment(ns: number, step: number): string {
   return `${ns} ns`;
 }
 
+const shorts = new Map<string, string>();
+
 /** short leaves out of a function's name what one can do without where there is little room. */
 export function short(name: string): string {
+  let s = shorts.get(name);
+  if (s === undefined) {
+    if (shorts.size >= 20_000) shorts.clear();
+    s = shortened(name);
+    shorts.set(name, s);
+  }
+  return s;
+}
+
+function shortened(name: string): string {
   if (name.length > 400) return name.slice(0, 400);
   let n = name.replace(/::h[0-9a-f]{16}$/, "");
   let out = "";

@@ -38,7 +38,7 @@ export class Strips {
       this.pixels = new Uint32Array(this.image.data.buffer);
     }
     this.pixels.fill(0);
-    this.share = new Float32Array(width * stateCount);
+    if (this.share.length !== width * stateCount) this.share = new Float32Array(width * stateCount);
     this.width = width;
     this.height = height;
     this.colours = looks.map((l) => pack(l.fill, dark() ? 235 : 255));

@@ -1,19 +1,22 @@
 // The timeline: what each thread did over time, arrows from who let go to who waited, charts above.
 
 import type { App, View } from "./app.js";
-import { ink, looks, locked, ofFrame, off, ready, running, signaled } from "./colours.js";
-import { Canvas, ellipsis, h } from "./dom.js";
-import { bytes, duration, moment, short, steps } from "./format.js";
+import { drawArrows, type Selected } from "./arrows.js";
+import { depthOf, drawCalls } from "./calls.js";
+import { chartHeight, type Charted, drawCharts, rulerHeight } from "./charts.js";
+import { ink, looks, off, ready, running } from "./colours.js";
+import { Canvas, h } from "./dom.js";
+import { duration, steps } from "./format.js";
 import { hatch, index, stripHeight, Strips } from "./lanes.js";
+import { order } from "./order.js";
 import { aboutPiece } from "./piece.js";
-import type { Calls, Chart, Rows } from "./store.js";
+import { type Plot, rowHeight } from "./plot.js";
+import type { Calls, Rows } from "./store.js";
 import { Summary } from "./summary.js";
+import { label, pieceTexts } from "./texts.js";
+import { tipOf } from "./tip.js";
 
 const gap = 7;
-const rowHeight = 15; // of calls
-const chartHeight = 40;
-const rulerHeight = 22;
-const mostDepth = 40;
 const usualDepth = 6; // of calls, where lanes open by themselves
 
 interface Lane {
@@ -24,7 +27,7 @@ interface Lane {
   skip: number; // outer calls that are always the same
 }
 
-export class Timeline implements View {
+export class Timeline implements View, Plot {
   readonly element = h("section", { class: "timeline", "aria-label": "Timeline" });
   private summary: Summary;
   private charts = new Canvas("Charts of CPU use, waiting for locks and allocation over time");
@@ -38,16 +41,16 @@ export class Timeline implements View {
   private rowsOf = new Map<number, [number, number]>();
   private calls: Calls | null = null;
   private callsOf = new Map<number, [number, number]>();
-  private chart: { data: Chart; from: number; to: number } | null = null;
+  private chart: Charted | null = null;
   private asked = "";
-  private gutter = 200;
+  gutter = 200;
   private drawing = false;
   private timer = 0;
   private hover: { x: number; y: number } | null = null;
   private brush: [number, number] | null = null;
-  private selected: { thread: number; start: number; end: number } | null = null;
+  private selected: Selected | null = null;
 
-  constructor(private app: App) {
+  constructor(readonly app: App) {
     this.summary = new Summary(app);
     const legend = h(
       "div",
@@ -66,33 +69,15 @@ export class Timeline implements View {
     this.pointer(this.charts.element, false);
   }
 
-  /** threads in the order of lanes: grouped by process, the most active first. */
-  private order(): number[] {
-    const { about } = this.app.store;
-    const { threads, find } = this.app.shared.state;
-    const score = (i: number): number => {
-      const t = about.threads[i].total;
-      return t[running] + t[locked] + t[5] / 2 + t[signaled] / 1e3 + 1 / (2 + i);
-    };
-    const byProc = new Map<number, number>();
-    about.threads.forEach((t, i) => byProc.set(t.proc, Math.max(byProc.get(t.proc) ?? 0, score(i))));
-    const needle = find.toLowerCase();
-    const all = [...about.threads.keys()].filter(
-      (i) => needle === "" || !this.app.shared.option("only", "") || about.threads[i].name.toLowerCase().includes(needle),
-    );
-    const keyed = all.map((i) => ({ i, p: byProc.get(about.threads[i].proc)!, s: score(i) + (threads?.includes(i) ? 1e18 : 0) }));
-    keyed.sort((a, b) => b.p - a.p || b.s - a.s);
-    return keyed.map((k) => k.i);
-  }
-
   private layout(): void {
-    const order = this.order();
-    const open = this.opened(order);
+    const threads = order(this.app);
+    const open = this.opened(threads);
     let y = gap;
-    this.lanes = order.map((thread) => {
+    this.lanes = threads.map((thread) => {
       const lane: Lane = { thread, y, open: open.has(thread), depth: 0, skip: 0 };
       if (lane.open) {
-        [lane.skip, lane.depth] = this.depthOf(thread);
+        const r = this.callsOf.get(thread);
+        [lane.skip, lane.depth] = this.calls && r ? depthOf(this.calls, r) : [0, 1];
         y += lane.depth * rowHeight + 4;
       }
       y += stripHeight + gap;
@@ -108,25 +93,6 @@ export class Timeline implements View {
     const room = this.canvas.height - order.length * (stripHeight + gap) - gap;
     const busiest = [...order].sort((a, b) => this.app.store.about.threads[b].total[running] - this.app.store.about.threads[a].total[running]);
     return new Set(busiest.slice(0, Math.max(0, Math.floor(room / (usualDepth * rowHeight)))).filter((t) => this.app.store.about.threads[t].total[running] > 0));
-  }
-
-  /** depthOf tells how many outer calls to leave out, and how many rows remain. */
-  private depthOf(thread: number): [number, number] {
-    const r = this.callsOf.get(thread);
-    if (!this.calls || !r) return [0, 1];
-    const only: (number | undefined)[] = [];
-    const several: boolean[] = [];
-    let deepest = 0;
-    for (let i = r[0]; i < r[1]; i++) {
-      const d = this.calls.depth[i];
-      deepest = Math.max(deepest, d);
-      if (only[d] === undefined) only[d] = this.calls.frame[i];
-      else if (only[d] !== this.calls.frame[i]) several[d] = true;
-    }
-    let skip = 0;
-    while (skip < deepest && !several[skip]) skip++;
-    skip = Math.max(0, skip - 1);
-    return [skip, Math.min(mostDepth, deepest + 1 - skip)];
   }
 
   private shown(): Lane[] {
@@ -149,7 +115,7 @@ export class Timeline implements View {
     this.fetch();
   }
 
-  private plotWidth(): number {
+  plotWidth(): number {
     return Math.max(20, this.canvas.width - this.gutter - 8);
   }
 
@@ -158,7 +124,7 @@ export class Timeline implements View {
     return this.gutter + ((ns - from) / (to - from)) * this.plotWidth();
   }
 
-  private time(x: number): number {
+  time(x: number): number {
     const { from, to } = this.app.shared.state;
     return from + ((x - this.gutter) / this.plotWidth()) * (to - from);
   }
@@ -205,89 +171,11 @@ export class Timeline implements View {
     requestAnimationFrame(() => {
       this.drawing = false;
       if (!this.element.isConnected || this.canvas.width === 0) return;
-      this.drawCharts();
+      drawCharts(this, this.charts, this.chart, this.hover ? this.hover.x : -1);
+      this.drawPicked(this.charts.g, this.charts.height);
       this.drawLanes();
       this.fetch();
     });
-  }
-
-  private drawCharts(): void {
-    const { g } = this.charts;
-    const { width } = this.charts;
-    const height = this.charts.height;
-    g.clearRect(0, 0, width, height);
-    g.font = "11px system-ui, sans-serif";
-    g.textBaseline = "middle";
-    this.ruler(height - rulerHeight);
-    const c = this.chart;
-    const { about } = this.app.store;
-    const curves: { name: string; of?: Float64Array; colour: string; unit: (perNs: number) => string }[] = [
-      { name: "CPUs busy", of: c?.data.cpu, colour: looks[running].fill, unit: (v) => (v < 0.095 ? v.toFixed(2) : v.toFixed(1)) },
-      { name: "threads at locks", of: c?.data.lock, colour: looks[locked].fill, unit: (v) => (v < 0.095 ? v.toFixed(2) : v.toFixed(1)) },
-      { name: "allocated", of: c?.data.alloc, colour: looks[5].fill, unit: (v) => `${bytes(v * 1e9)}/s` },
-    ];
-    curves.forEach((curve, n) => {
-      const y = n * chartHeight;
-      g.fillStyle = ink("soft");
-      g.textAlign = "left";
-      g.fillText(curve.name, 10, y + 13);
-      if (!c || !curve.of) return;
-      const cols = curve.of.length;
-      const per = (c.to - c.from) / cols;
-      let most = 0;
-      for (let i = 0; i < cols; i++) {
-        const t = c.from + i * per;
-        if (t + per >= this.app.shared.state.from && t <= this.app.shared.state.to) most = Math.max(most, curve.of[i] / per);
-      }
-      const top = n === 0 ? Math.max(most, Math.min(about.cpus || 1, Math.max(1, Math.ceil(most)))) : most;
-      g.fillText(`max ${curve.unit(most)}`, 10, y + 28);
-      g.save();
-      g.beginPath();
-      g.rect(this.gutter, y, this.plotWidth(), chartHeight);
-      g.clip();
-      g.beginPath();
-      const bottom = y + chartHeight - 4;
-      g.moveTo(this.x(c.from), bottom);
-      for (let i = 0; i < cols; i++) {
-        const v = top > 0 ? (curve.of[i] / per / top) * (chartHeight - 9) : 0;
-        g.lineTo(this.x(c.from + i * per), bottom - v);
-        g.lineTo(this.x(c.from + (i + 1) * per), bottom - v);
-      }
-      g.lineTo(this.x(c.to), bottom);
-      g.closePath();
-      g.fillStyle = curve.colour;
-      g.globalAlpha = 0.75;
-      g.fill();
-      g.restore();
-      g.fillStyle = ink("line");
-      g.fillRect(this.gutter, bottom, this.plotWidth(), 1);
-      if (this.hover) {
-        const i = Math.floor((this.time(this.hover.x) - c.from) / per);
-        if (i >= 0 && i < cols && this.hover.x > this.gutter) {
-          const text = curve.unit(curve.of[i] / per);
-          g.fillStyle = ink("text");
-          g.textAlign = this.hover.x > width - 90 ? "right" : "left";
-          g.fillText(text, this.hover.x + (g.textAlign === "left" ? 6 : -6), y + 9);
-          g.textAlign = "left";
-        }
-      }
-    });
-    this.drawPicked(g, height);
-  }
-
-  private ruler(y: number): void {
-    const { g } = this.charts;
-    const { from, to } = this.app.shared.state;
-    const { step, first } = steps(from, to, this.plotWidth() / 90);
-    g.textAlign = "center";
-    for (let t = first; t <= to; t += step) {
-      const x = this.x(t);
-      g.fillStyle = ink("line");
-      g.fillRect(x, y, 1, 6);
-      g.fillStyle = ink("soft");
-      g.fillText(moment(t, step), Math.min(x, this.charts.width - 24), y + 14);
-    }
-    g.textAlign = "left";
   }
 
   private drawLanes(): void {
@@ -325,11 +213,16 @@ export class Timeline implements View {
       }
       const sh = this.strips.rowHeight;
       g.drawImage(image, 0, i * sh, image.width, sh, this.gutter, y, plot, stripHeight);
-      this.label(l, y, threads === null || threads.includes(l.thread));
-      this.pieceTexts(l, y, find.toLowerCase());
-      if (l.open) this.drawCalls(l, y + stripHeight + 3, find.toLowerCase());
+      label(this, g, l, y, threads === null || threads.includes(l.thread));
+      const needle = find.toLowerCase();
+      const r = this.rowsOf.get(l.thread);
+      if (this.rows && r) pieceTexts(this, g, this.rows, r, y, needle);
+      const c = this.callsOf.get(l.thread);
+      if (l.open && this.calls && c) drawCalls(this, this.canvas, this.calls, c, l, y + stripHeight + 3, needle);
     });
-    this.arrows(lanes, top);
+    if (this.rows && this.app.shared.option("arrows", "1") !== "0") {
+      drawArrows(this, this.canvas, this.rows, new Map(lanes.map((l) => [l.thread, l.y - top + stripHeight / 2])), this.selected);
+    }
     this.drawPicked(g, this.canvas.height);
     if (this.hover) {
       g.fillStyle = ink("soft");
@@ -347,152 +240,6 @@ export class Timeline implements View {
         if (b >= a) g.strokeRect(a - 1, l.y - top - 1, Math.max(2, b - a + 2), stripHeight + 2);
       }
     }
-  }
-
-  private label(l: Lane, y: number, selected: boolean): void {
-    const { g } = this.canvas;
-    const t = this.app.store.about.threads[l.thread];
-    g.fillStyle = ink("soft");
-    g.fillText(l.open ? "▾" : "▸", 7, y + stripHeight / 2);
-    g.font = `${selected ? "600 " : ""}12px system-ui, sans-serif`;
-    g.fillStyle = selected ? ink("text") : ink("soft");
-    const name = ellipsis(g, t.name || "(no name)", this.gutter - 76);
-    g.fillText(name, 22, y + stripHeight / 2);
-    g.font = "12px system-ui, sans-serif";
-    g.fillStyle = ink("soft");
-    g.textAlign = "right";
-    g.fillText(String(t.tid), this.gutter - 9, y + stripHeight / 2);
-    g.textAlign = "left";
-    if (this.app.shared.state.threads?.includes(l.thread)) {
-      g.fillStyle = ink("accent");
-      g.fillRect(0, y, 3, stripHeight);
-    }
-  }
-
-  /** pieceTexts writes into wide pieces what they are, and marks those whose place is searched for. */
-  private pieceTexts(l: Lane, y: number, needle: string): void {
-    const r = this.rowsOf.get(l.thread);
-    if (!this.rows || !r) return;
-    const { g } = this.canvas;
-    const { from, to } = this.app.shared.state;
-    const per = this.plotWidth() / (to - from);
-    const { places } = this.app.store;
-    g.font = "11px system-ui, sans-serif";
-    for (let i = r[0]; i < r[1]; i++) {
-      const px = this.rows.value[i] * per;
-      if (px < 26) continue;
-      const a = Math.max(this.gutter, this.x(this.rows.start[i]));
-      const b = Math.min(this.gutter + this.plotWidth(), this.x(this.rows.start[i] + this.rows.value[i]));
-      if (b - a < 26) continue;
-      const s = this.rows.state[i];
-      if (this.rows.count[i] > 1 && s === off) continue;
-      const place = (s === locked || s === signaled) && named(places.objects[this.rows.object[i]]?.n) ? places.objects[this.rows.object[i]].n : places.leaf(this.rows.site[i]);
-      const text = ellipsis(g, short(place), b - a - 10);
-      g.fillStyle = looks[s].text;
-      if (text) g.fillText(text, a + 5, y + stripHeight / 2 + 0.5);
-      if (px > 10) {
-        g.fillStyle = ink("bg"); // a hairline between neighbours
-        g.globalAlpha = 0.6;
-        g.fillRect(b - 0.5, y, 0.75, stripHeight);
-        g.globalAlpha = 1;
-      }
-      if (needle && places.stack(this.rows.site[i]).some((f) => f.n.toLowerCase().includes(needle))) {
-        g.strokeStyle = ink("find");
-        g.lineWidth = 2;
-        g.strokeRect(a + 1, y + 1, b - a - 2, stripHeight - 2);
-      }
-    }
-    g.font = "12px system-ui, sans-serif";
-  }
-
-  private drawCalls(l: Lane, y: number, needle: string): void {
-    const { g } = this.canvas;
-    const r = this.callsOf.get(l.thread);
-    if (!this.calls || !r) return;
-    const { from, to } = this.app.shared.state;
-    const per = this.plotWidth() / (to - from);
-    g.save();
-    g.beginPath();
-    g.rect(this.gutter, y, this.plotWidth(), l.depth * rowHeight);
-    g.clip();
-    g.font = "11px system-ui, sans-serif";
-    for (let i = r[0]; i < r[1]; i++) {
-      const depth = this.calls.depth[i] - l.skip;
-      if (depth < 0 || depth >= l.depth) continue;
-      const a = this.x(this.calls.start[i]);
-      const w = Math.max(0.75, this.calls.dur[i] * per);
-      if (a + w < this.gutter || a > this.canvas.width) continue;
-      const f = this.app.store.places.frames[this.calls.frame[i]];
-      const top = y + depth * rowHeight;
-      g.globalAlpha = this.calls.count[i] > 0 ? 0.6 : 1;
-      g.fillStyle = needle && f.n.toLowerCase().includes(needle) ? ink("find") : ofFrame(f.n, f.m);
-      g.fillRect(a, top, Math.max(0.75, w - 0.6), rowHeight - 1);
-      g.globalAlpha = 1;
-      const left = Math.max(a, this.gutter);
-      const room = Math.min(a + w, this.canvas.width) - left - 6;
-      if (room > 18) {
-        g.fillStyle = ink("frame-text");
-        g.fillText(ellipsis(g, short(f.n), room), left + 3, top + rowHeight / 2);
-      }
-    }
-    g.restore();
-    if (l.skip > 0) {
-      g.fillStyle = ink("soft");
-      g.textAlign = "right";
-      g.fillText(`${l.skip} outer hidden`, this.gutter - 9, y + rowHeight / 2);
-      g.textAlign = "left";
-    }
-  }
-
-  /** arrows go from who let go to who waited: those of the widest waits, so that they stay few. */
-  private arrows(lanes: Lane[], top: number): void {
-    if (!this.rows || this.app.shared.option("arrows", "1") === "0") return;
-    const at = new Map(lanes.map((l) => [l.thread, l.y - top + stripHeight / 2]));
-    const { from, to } = this.app.shared.state;
-    const per = this.plotWidth() / (to - from);
-    const rows = this.rows;
-    const list: number[] = [];
-    for (let i = 0; i < rows.length; i++) {
-      if (rows.releaser[i] === 0 || rows.release[i] < 0 || rows.value[i] * per < 5) continue;
-      const end = rows.start[i] + rows.value[i];
-      if (end < from || rows.release[i] > to || !at.has(rows.thread[i]) || !at.has(rows.releaser[i] - 1)) continue;
-      list.push(i);
-    }
-    list.sort((a, b) => rows.value[b] - rows.value[a]);
-    const { g } = this.canvas;
-    g.save();
-    g.beginPath();
-    g.rect(this.gutter, 0, this.plotWidth(), this.canvas.height);
-    g.clip();
-    for (const i of list.slice(0, 160).reverse()) {
-      const s = this.selected;
-      const chosen = s !== null && s.thread === rows.thread[i] && s.start === rows.start[i];
-      const x0 = this.x(rows.release[i]);
-      const y0 = at.get(rows.releaser[i] - 1)!;
-      const x1 = this.x(rows.start[i] + rows.value[i]);
-      const y1 = at.get(rows.thread[i])!;
-      if (y0 === y1) continue;
-      g.globalAlpha = chosen ? 1 : (rows.state[i] === locked ? 0.75 : 0.3) * (list.length > 40 ? 0.7 : 1);
-      g.strokeStyle = g.fillStyle = ink("arrow");
-      g.lineWidth = chosen ? 2.5 : 1.2;
-      g.setLineDash(rows.flags[i] & 512 ? [] : [4, 3]);
-      const bend = Math.max(10, Math.min(40, Math.abs(y1 - y0) / 3));
-      g.beginPath();
-      g.moveTo(x0, y0);
-      g.bezierCurveTo(x0 + bend, y0, x1 + bend, y1 + (y0 - y1) * 0.3, x1, y1 + Math.sign(y0 - y1) * 7);
-      g.stroke();
-      g.setLineDash([]);
-      g.beginPath();
-      const dir = Math.sign(y0 - y1);
-      g.moveTo(x1, y1 + dir * 3);
-      g.lineTo(x1 - 2.5, y1 + dir * 9);
-      g.lineTo(x1 + 4, y1 + dir * 8);
-      g.fill();
-      g.beginPath();
-      g.arc(x0, y0, 2.5, 0, 7);
-      g.fill();
-    }
-    g.restore();
   }
 
   private drawPicked(g: CanvasRenderingContext2D, height: number): void {
@@ -637,7 +384,7 @@ export class Timeline implements View {
   }
 
   private toggle(thread: number): void {
-    const open = this.opened(this.order());
+    const open = this.opened(order(this.app));
     if (!open.delete(thread)) open.add(thread);
     this.app.shared.choose("open", [...open].join("."));
   }
@@ -660,7 +407,7 @@ export class Timeline implements View {
       lines = [`${t.name} ${t.tid}`, proc ? `${proc.name} ${proc.pid}` : "", "click: select · ▸: show its calls"];
       t.total.forEach((ns, s) => ns > 0 && lines.push(`${duration(ns)} ${looks[s].brief}`));
     } else if (hit && hit.row >= 0 && this.rows) {
-      lines = this.tipOf(this.rows, hit.row);
+      lines = tipOf(this.app, this.rows, hit.row);
     } else if (hit && hit.call >= 0 && this.calls) {
       const f = this.app.store.places.frames[this.calls.frame[hit.call]];
       const n = this.calls.count[hit.call];
@@ -675,20 +422,6 @@ export class Timeline implements View {
     const y = e.clientY - box.top + 16;
     this.tip.style.left = `${Math.max(4, x)}px`;
     this.tip.style.top = `${y + 120 > box.height ? y - 110 : y}px`;
-  }
-
-  private tipOf(r: Rows, i: number): string[] {
-    const { places } = this.app.store;
-    const s = r.state[i];
-    const several = r.count[i] > 1 && r.site[i] === 0;
-    const out = [`${duration(r.value[i])} ${looks[s].name}`];
-    if (several) out.push(`${r.count[i]} short pieces here: zoom in`);
-    if (r.object[i]) out.push(places.object(r.object[i]));
-    const leaf = places.leaf(r.site[i]);
-    if (leaf) out.push(`in ${short(leaf)}${places.caller(r.site[i]) ? ` ◂ ${short(places.caller(r.site[i]))}` : ""}`);
-    if (r.owner[i]) out.push(`held by ${this.app.threadName(r.owner[i] - 1)}`);
-    if (r.releaser[i]) out.push(`let go by ${this.app.threadName(r.releaser[i] - 1)}`);
-    return out;
   }
 
   key(e: KeyboardEvent): boolean {
@@ -745,9 +478,4 @@ export class Timeline implements View {
     this.app.detail(aboutPiece(this.app, rows, i));
     this.draw();
   }
-}
-
-/** named says whether an object has a name, rather than an address alone. */
-function named(name: string | undefined): boolean {
-  return name !== undefined && name !== "" && !name.startsWith("0x");
 }

@@ -1,0 +1,71 @@
+package page
+
+import (
+	"context"
+	"testing"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/trace/tracetest"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
+)
+
+// TestLateTimeIsShared: the page's sums by function are those of the profile, within one piece, and what was not late stays.
+func TestLateTimeIsShared(t *testing.T) {
+	const ms = trace.Ns(1e6)
+	b := tracetest.New()
+	th := b.AddThread(trace.Thread{Proc: b.AddProcess(trace.Process{PID: 10}), TID: 10})
+	at := b.Meta().StartNs
+	b.Meta().EndNs = at + 10_000*ms
+	cpu := func(ns int64, began uint64, late bool, stack ...string) {
+		at += 10 * ms
+		e := trace.Event{Kind: trace.KindCPU, Thread: th, Time: at, Start: at, Count: 1, CPU: ns, Object: began, Stack: b.Stack(stack...)}
+		if late {
+			e.Flags = trace.FlagLate
+		}
+		b.Add(e)
+	}
+	for range 50 { // of runs that began at 0x100 samples arrived twice as often in f as in g
+		cpu(int64(ms), 0x100, false, "main", "f")
+		for range 3 {
+			cpu(int64(ms), 0x100, true, "main", "call")
+		}
+		cpu(int64(ms), 0x100, false, "main", "f")
+		cpu(int64(ms), 0x100, false, "main", "g")
+		cpu(int64(ms), 0x200, true, "main", "other") // nothing arrived in these
+	}
+	src := b.Source()
+	table, err := weigh.Collect(src, weigh.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int64{}
+	for _, r := range table.Rows {
+		f := table.Frames.Of(r.Stack)
+		want[table.Frames.Frame(f[len(f)-1].ID).Name] += r.Values[weigh.CPU]
+	}
+	m := read(t, src)
+	check(t, m)
+	rows, err := m.sums(context.Background(), selection{from: 0, to: int64(m.to - m.from)}, false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int64{}
+	for i, st := range rows.state {
+		if state(st) == running {
+			f := m.tab.Of(m.sites.keys[rows.site[i]].stack)
+			got[m.tab.Frame(f[len(f)-1].ID).Name] += int64(rows.value[i])
+		}
+	}
+	for name, ns := range want {
+		if d := got[name] - ns; d > int64(ms) || d < -int64(ms) {
+			t.Errorf("%s has %d ns, the profile %d", name, got[name], ns)
+		}
+	}
+	if want["f"] != 200e6 || got["call"] != 0 || m.doubt.SharedNs != 150e6 || m.doubt.LateNs != 50e6 {
+		t.Errorf("want %v, got %v, %+v", want, got, m.doubt)
+	}
+	// what was sampled in time is where it was: the first piece
+	if p := m.threads[0].pieces; len(p) == 0 || p[0].late != 0 && p[1].late != 0 {
+		t.Errorf("%+v", p[:2])
+	}
+}
