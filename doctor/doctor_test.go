@@ -111,7 +111,7 @@ func TestStaticPrograms(t *testing.T) {
 		})
 	}
 	t.Run("this test, by Go", func(t *testing.T) {
-		if p, err := LookProgram(testBinary(t)); err != nil || !strings.HasPrefix(p.Go, "go1.") {
+		if p, err := LookProgram(testBinary(t)); err != nil || !strings.HasPrefix(p.Go, "go1.") || p.Static && finding(p.Findings, "Go").Level != Note {
 			t.Errorf("%+v, %v", p, err)
 		}
 	})
@@ -157,19 +157,29 @@ func TestAddressSanitizer(t *testing.T) {
 	}
 }
 
-func TestFramePointers(t *testing.T) {
-	for flag, want := range map[string]Level{"-fno-omit-frame-pointer": OK, "-fomit-frame-pointer": Note} {
+func TestStacks(t *testing.T) {
+	const none = "-fno-asynchronous-unwind-tables"
+	for _, c := range []struct {
+		flags []string
+		level Level
+		says  string
+	}{
+		{[]string{"-fno-omit-frame-pointer"}, OK, "whole"},
+		{[]string{"-fomit-frame-pointer"}, OK, "whole"},
+		{[]string{"-fno-omit-frame-pointer", none}, OK, "by frame pointers"},
+		{[]string{"-fomit-frame-pointer", none}, Note, "callers may be missing"},
+	} {
 		var f findings
-		file := openELF(t, manyFunctions(t, flag))
+		file := openELF(t, manyFunctions(t, c.flags...))
 		lookStacks(&f, file)
-		if len(f) != 1 || f[0].Level != want {
-			t.Errorf("%s: %+v", flag, f)
+		if len(f) != 1 || f[0].Level != c.level || !strings.Contains(f[0].Value, c.says) {
+			t.Errorf("%v: %+v, want %q", c.flags, f, c.says)
 		}
 	}
 }
 
 // manyFunctions builds 40 functions that are not leaves and large enough to count.
-func manyFunctions(t *testing.T, flag string) string {
+func manyFunctions(t *testing.T, flags ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("needs gcc")
@@ -185,7 +195,7 @@ func manyFunctions(t *testing.T, flag string) string {
 	if err := os.WriteFile(in, []byte(src.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := exec.Command("gcc", "-O2", "-shared", "-fPIC", flag, "-o", out, in).CombinedOutput(); err != nil {
+	if b, err := exec.Command("gcc", append([]string{"-O2", "-shared", "-fPIC", "-o", out, in}, flags...)...).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, b)
 	}
 	return out

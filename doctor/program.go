@@ -261,6 +261,8 @@ func (p *Program) lookGo(f *findings, path string) {
 	}
 	p.Go = info.GoVersion
 	if p.Static {
+		f.add(Note, "Go", "use runtime/pprof and runtime/trace",
+			"%s: linked dynamically (with cgo) only its C side could be recorded: Go makes its system calls itself", info.GoVersion)
 		return
 	}
 	f.add(Warn, "Go", "for the Go side use runtime/pprof and runtime/trace beside it",

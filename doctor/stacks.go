@@ -1,4 +1,4 @@
-// Whether a program's stacks can be walked by frame pointer and its addresses named.
+// Whether a program's stacks can be walked and its addresses named.
 
 package doctor
 
@@ -8,6 +8,8 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+
+	"github.com/hbtrace/hbtrace/unwind"
 )
 
 // A function that keeps a frame pointer moves %rsp to %rbp soon after it begins; compilers put a few instructions
@@ -16,18 +18,48 @@ var movRSP = [][]byte{{0x48, 0x89, 0xe5}, {0x48, 0x8b, 0xec}}
 
 const prologue = 48 // bytes looked at
 
-// lookStacks estimates the share of functions that keep frame pointers.
+// lookStacks says how the program's stacks will be walked: by unwind tables where its code has any, else by frame pointers.
 func lookStacks(f *findings, file *elf.File) {
+	rows := unwindRows(file)
+	if rows >= 90 {
+		f.add(OK, "stacks", "", "whole, with or without frame pointers: unwind tables for %d%% of its code", rows)
+		return
+	}
 	functions, with := framePointers(file)
 	switch {
 	case functions < 20:
-		// a stripped program: nothing to judge by
+		f.add(Note, "stacks", "", "unwind tables for %d%% of its code; elsewhere by frame pointers, where it keeps them", rows)
 	case with*10 >= functions*5:
-		f.add(OK, "frame pointers", "", "%d%% of its functions keep them", with*100/functions)
+		f.add(OK, "stacks", "", "by frame pointers, which %d%% of its functions keep; unwind tables for %d%% of its code", with*100/functions, rows)
 	default:
-		f.add(Note, "frame pointers", "compile with -fno-omit-frame-pointer (Rust: -C force-frame-pointers=yes) for whole stacks",
-			"%d%% of its functions keep them: callers may be missing, and stacks say so", with*100/functions)
+		f.add(Note, "stacks", "compile with -fasynchronous-unwind-tables, or with -fno-omit-frame-pointer (Rust: -C force-frame-pointers=yes)",
+			"unwind tables for %d%% of its code, frame pointers in %d%% of its functions: callers may be missing, and stacks say so", rows, with*100/functions)
 	}
+}
+
+// unwindRows is the share of the executable sections, in percent, that the agent's unwind tables have rows for, by every 64th byte.
+// Stubs of the linker's own (.plt) do not count: they never are where time goes.
+func unwindRows(file *elf.File) int {
+	table, err := unwind.CompileELF(file)
+	if err != nil {
+		return 0
+	}
+	all, known := 0, 0
+	for _, s := range file.Sections {
+		if s.Type != elf.SHT_PROGBITS || s.Flags&elf.SHF_EXECINSTR == 0 || s.Name != ".text" && s.Size < 4096 {
+			continue
+		}
+		for at := s.Addr; at-s.Addr < s.Size && all < 1<<22; at += 64 {
+			all++
+			if table.Lookup(at).Kind != unwind.None {
+				known++
+			}
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return known * 100 / all
 }
 
 func framePointers(file *elf.File) (functions, with int) {
