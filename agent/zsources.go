@@ -45,10 +45,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "f2340c837b44cee00b049225e37d8f52d098d8aafc64fd39adaae1bc0b9e414f"
+const sourcesSHA256 = "81caae59ae7178e976f9dbdcea2460f3fbc6524d20e39f4ad86e7cc434ac475f"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "6b0cc2d2d7b5bc2a78a4fe73e501d0488a53dc00fd26ce51150a7e06ed4ab860",
+	"agent/hbagent_linux_amd64.so": "4a0bb56467a92da7e2e5a1f50be843ccffc630eaa79be53c16d469d1f157e64c",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -56,9 +56,9 @@ static void hb_alloc_adapt(struct hb_tls *t) {
 }
 
 /* under busy */
-static void hb_put_free(struct hb_tls *t, uint64_t addr, uint64_t time_ns) {
+static void hb_put_free(struct hb_tls *t, uint64_t addr) {
   struct hb_rec_free r;
-  hb_rec_init(&r.rec, HB_REC_FREE, HB_HOOK_free, 0, time_ns);
+  hb_rec_init(&r.rec, HB_REC_FREE, HB_HOOK_free, 0, hb_now_ns());
   r.addr = addr;
   hb_put(t, &r.rec, sizeof r, NULL, 0);
 }
@@ -67,7 +67,7 @@ static void hb_put_free(struct hb_tls *t, uint64_t addr, uint64_t time_ns) {
 static HB_NOINLINE void hb_put_orphans(struct hb_tls *t) {
   for (uint32_t i = 0; i < HB_ORPHAN_FREES; i++) {
     uint64_t addr = hb_orphan_take(i);
-    if (addr) hb_put_free(t, addr, hb_now_ns());
+    if (addr) hb_put_free(t, addr);
   }
 }
 
@@ -94,15 +94,15 @@ static void hb_emit_alloc(struct hb_tls *t, uint32_t hook, uint64_t addr, uint64
   if (HB_UNLIKELY(t->deferred)) hb_deferred(t, frame);
 }
 
-/* A sampled address is free since time_ns, a moment before the allocator had it: it may be somebody else's by now. */
-static void hb_emit_free(struct hb_tls *t, uint64_t addr, uint64_t time_ns) {
+/* A sampled address is free, or about to be. hook path */
+static void hb_emit_free(struct hb_tls *t, uint64_t addr) {
   if (!hb_load_relaxed(&hb.header->recording)) return;
   if (!hb_thread_ready(t) || !hb_begin(t)) {
     hb_orphan_free(addr);
     return;
   }
   if (HB_UNLIKELY(!t->announced)) hb_announce(t);
-  hb_put_free(t, addr, time_ns);
+  hb_put_free(t, addr);
   hb_end(t);
 }
 
@@ -178,7 +178,7 @@ static HB_NOINLINE void hb_free_long(void *p) {
   struct hb_tls *t = hb_self();
   typedef void (*fn)(void *);
   fn real = HB_REAL(fn, free);
-  if (hb_alloc_untrack((uint64_t)p)) hb_emit_free(t, (uint64_t)p, hb_now_ns());
+  if (hb_alloc_untrack((uint64_t)p)) hb_emit_free(t, (uint64_t)p);
   if (real) real(p);
 }
 
@@ -196,10 +196,9 @@ HB_EXPORT void free(void *p) {
 #define HB_REALLOC_LONG(hook, old, n, call)                                             \
   struct hb_tls *t = hb_self();                                                         \
   int tracked = (old) && hb_maybe_sampled(old) && hb_alloc_untrack((uint64_t)(old));    \
-  uint64_t before = tracked ? hb_now_ns() : 0;                                          \
   void *p = (call);                                                                     \
   if (tracked) {                                                                        \
-    if (p || (n) == 0) hb_emit_free(t, (uint64_t)(old), before);                        \
+    if (p || (n) == 0) hb_emit_free(t, (uint64_t)(old));                                \
     else hb_alloc_track((uint64_t)(old));                                               \
   }                                                                                     \
   if ((old) && (p || (n) == 0)) t->free_objects++;                                      \

@@ -22,7 +22,7 @@ static void hb_mapped(uint32_t hook, void *p, size_t n, const void *frame) {
 }
 
 static void hb_unmapped(void *p) {
-  if (hb_maybe_sampled(p) && hb_alloc_untrack((uint64_t)p)) hb_emit_free(hb_self(), (uint64_t)p, hb_now_ns());
+  if (hb_maybe_sampled(p) && hb_alloc_untrack((uint64_t)p)) hb_emit_free(hb_self(), (uint64_t)p);
 }
 
 #define HB_MMAP(symbol)                                                                                         \
@@ -52,14 +52,13 @@ HB_EXPORT HB_NOINLINE void *mremap(void *old, size_t was, size_t n, int flags, v
   if (HB_UNLIKELY(!real)) return (void *)hb_fail(HB_ENOSYS);
   int counts = was && (was >= HB_MAP_BIG || n >= HB_MAP_BIG) && !hb_map_of_allocator(HB_FRAME);
   int tracked = counts && hb_maybe_sampled(old) && hb_alloc_untrack((uint64_t)old);
-  uint64_t before = tracked ? hb_now_ns() : 0;
   void *p = real(old, was, n, flags, at);
   if (!counts) return p;
   if (p == (void *)-1) {
     if (tracked) hb_alloc_track((uint64_t)old);
     return p;
   }
-  if (tracked) hb_emit_free(hb_self(), (uint64_t)old, before);
+  if (tracked) hb_emit_free(hb_self(), (uint64_t)old);
   if (n >= HB_MAP_BIG) hb_mapped(HB_HOOK_mremap, p, n, HB_FRAME);
   return p;
 }

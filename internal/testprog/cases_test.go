@@ -154,6 +154,10 @@ func behaviours() []behaviour {
 		{name: "altstack-hard", program: "altstack", hard: true},
 		{name: "fcontext-hard", program: "fcontext", hard: true},
 
+		{name: "everycall", program: "everycall", build: []string{"-lrt"}, procs: 16, threads: 46},
+		{name: "everycall-hard", program: "everycall", build: []string{"-lrt"}, hard: true, procs: 16, threads: 46},
+		{name: "everycall-rt", program: "everycall", build: []string{"-lrt", "-O2", "-fomit-frame-pointer"}, hard: true, flags: rt, procs: 16, threads: 46},
+
 		// Without the gate before exec (hooks/exec.h) the first three are killed by the sampling signal.
 		{name: "execstorm-rt", program: "execstorm", args: []string{"120", "1000000"}, hard: true, flags: rt, code: 13, procs: 121, threads: 300},
 		{name: "execthread-rt", program: "execthread", args: []string{"6"}, hard: true, flags: rt, code: 11, procs: 7, threads: 20},

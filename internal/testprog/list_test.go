@@ -3,8 +3,12 @@ package testprog
 // list_test.go: the list of behaviours is whole.
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/hbtrace/hbtrace/hooks"
 )
 
 // TestEveryProgramIsRun holds the list of behaviours against the sources.
@@ -26,6 +30,37 @@ func TestEveryProgramIsRun(t *testing.T) {
 	for name := range run {
 		if !slices.Contains(Names(), name) {
 			t.Errorf("behaviour of %s: no such program in src", name)
+		}
+	}
+}
+
+// TestEveryHookIsCalled: each function that is wrapped is called by one of the programs, which are all run bare and recorded
+// with the same output.
+func TestEveryHookIsCalled(t *testing.T) {
+	entries, err := sources.ReadDir("src")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, e := range entries {
+		src, err := sources.ReadFile("src/" + e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(src)
+	}
+	called := map[string]bool{}
+	for _, m := range regexp.MustCompile(`\b(?:SYS_)?(\w+)\b`).FindAllStringSubmatch(all.String(), -1) {
+		called[m[1]] = true
+	}
+	names := map[string]string{"futex_wait": "FUTEX_WAIT", "futex_wake": "FUTEX_WAKE"} // in syscall(SYS_futex, …)
+	for _, h := range hooks.Table {
+		name := h.Name
+		if n, ok := names[name]; ok {
+			name = n
+		}
+		if !called[name] {
+			t.Errorf("no program in src calls %s", name)
 		}
 	}
 }
