@@ -17,22 +17,23 @@ const NoStack = "[no stack]"
 // belong to the language's or the system's run-time library; the leaf where all do. hook is the hooked function that
 // the leaf called, "" for none.
 func (t *Table) Culprit(stack trace.StackID, hook string) string {
-	path := t.Path(nil, stack)
 	leaf := ""
-	for i := len(path) - 1; i >= 0; i-- {
-		set := t.Of(path[i])
+	node := stack
+	for range t.Depth(stack) {
+		set := t.Of(node)
 		for j := len(set) - 1; j >= 0; j-- {
 			fr := t.Frame(set[j].ID)
-			if fr.Mark {
+			if fr.Mark || fr.Name == hook {
 				continue
 			}
-			if leaf == "" && fr.Name != hook {
+			if leaf == "" {
 				leaf = fr.Name
 			}
-			if fr.Name != hook && !plumbing(fr, t.Module(fr.Module)) {
+			if !t.plumbing(set[j].ID) {
 				return fr.Name
 			}
 		}
+		node = t.Parent(node)
 	}
 	switch {
 	case leaf != "":
@@ -53,6 +54,21 @@ var (
 		"operator new", "pthread_", "__pthread_",
 	}
 )
+
+// plumbing tells whether a function is of a run-time library, and remembers it.
+func (t *Table) plumbing(id ID) bool {
+	for int(id) >= len(t.plumbs) {
+		t.plumbs = append(t.plumbs, make([]int8, len(t.frames)-len(t.plumbs))...)
+	}
+	if t.plumbs[id] == 0 {
+		fr := t.Frame(id)
+		t.plumbs[id] = -1
+		if plumbing(fr, t.Module(fr.Module)) {
+			t.plumbs[id] = 1
+		}
+	}
+	return t.plumbs[id] > 0
+}
 
 // plumbing tells whether a frame is of a run-time library: what every program waits and allocates through.
 func plumbing(fr *Frame, m *trace.Module) bool {

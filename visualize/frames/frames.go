@@ -5,6 +5,7 @@ package frames
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -59,7 +60,10 @@ type Table struct {
 	ids     map[frameKey]ID
 	sets    [][]At // 0 unused
 	byAddr  map[addrKey]uint32
+	parent  []uint32 // node -> its parent; 0 outermost: walks towards the root need no more of a node
 	setOf   []uint32 // node -> sets
+	width   []uint8  // node -> functions at it, as far as they are few; 0 not counted yet
+	plumbs  []int8   // by ID, of a run-time library: 1 yes, -1 no, 0 not looked at yet
 	depth   []uint16 // node -> frames down to the root, itself included; 0 not counted yet
 	path    []trace.StackID
 }
@@ -71,7 +75,10 @@ func New(src trace.Source) *Table {
 		src: src, modules: map[trace.ModuleID]*trace.Module{},
 		frames: make([]Frame, 1), ids: map[frameKey]ID{},
 		sets: make([][]At, 1), byAddr: map[addrKey]uint32{},
-		setOf: make([]uint32, n), depth: make([]uint16, n),
+		parent: make([]uint32, n), setOf: make([]uint32, n), width: make([]uint8, n), depth: make([]uint16, n),
+	}
+	for id := 1; id < n; id++ {
+		t.parent[id] = uint32(src.Node(trace.StackID(id)).Parent)
 	}
 	mods := src.Modules()
 	for i := range mods {
@@ -95,6 +102,14 @@ func (t *Table) Len() int { return len(t.frames) }
 // Valid says whether id is a stack of the recording with at least one frame.
 func (t *Table) Valid(id trace.StackID) bool { return id != 0 && int64(id) < int64(len(t.setOf)) }
 
+// Parent is the caller's node; 0 for an outermost frame and for an unknown stack.
+func (t *Table) Parent(id trace.StackID) trace.StackID {
+	if int64(id) >= int64(len(t.parent)) {
+		return 0
+	}
+	return trace.StackID(t.parent[id])
+}
+
 // Depth is the number of nodes from id to the root; 0 for the empty and for an unknown stack.
 func (t *Table) Depth(id trace.StackID) int {
 	if !t.Valid(id) {
@@ -105,7 +120,7 @@ func (t *Table) Depth(id trace.StackID) int {
 	}
 	t.path = t.path[:0]
 	base := 0
-	for n := id; t.Valid(n) && len(t.path) < maxDepth; n = t.src.Node(n).Parent {
+	for n := id; t.Valid(n) && len(t.path) < maxDepth; n = t.Parent(n) {
 		if d := t.depth[n]; d != 0 {
 			base = int(d)
 			break
@@ -128,7 +143,7 @@ func (t *Table) Path(dst []trace.StackID, id trace.StackID) []trace.StackID {
 	}
 	for i := d - 1; i >= 0; i-- {
 		dst[at+i] = id
-		id = t.src.Node(id).Parent
+		id = t.Parent(id)
 	}
 	return dst
 }
@@ -154,6 +169,21 @@ func (t *Table) Of(id trace.StackID) []At {
 	}
 	t.setOf[id] = s
 	return t.sets[s]
+}
+
+// Functions is the number of functions at a node: one, but where calls were inlined.
+func (t *Table) Functions(id trace.StackID) int {
+	if !t.Valid(id) {
+		return 0
+	}
+	if n := t.width[id]; n != 0 {
+		return int(n)
+	}
+	n := len(t.Of(id))
+	if n <= math.MaxUint8 {
+		t.width[id] = uint8(n)
+	}
+	return n
 }
 
 func (t *Table) resolve(id trace.StackID, n trace.Node) []At {

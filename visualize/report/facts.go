@@ -89,8 +89,8 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 	if check {
 		checking = &checkInput{own: map[trace.ThreadID][]ownInterval{}, offs: map[trace.ThreadID][]offTime{}}
 	}
-	blocks := map[site]*block{}
-	diff := spans.New(src, f.frames, nobody{})
+	blocks := map[uint64]*block{} // by stack and hook
+	diff := spans.New(src, f.frames, spans.Discard{})
 	err := feed.Events(src, weights.Add, func(e *trace.Event) error {
 		if int(e.Kind) >= len(f.kinds) || e.Kind == 0 {
 			f.odd++
@@ -119,11 +119,12 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 		case trace.KindWait, trace.KindCall:
 			ns := max(0, int64(e.Time-e.Start))
 			at := site{e.Stack, e.Hook}
-			b := blocks[at]
+			key := uint64(e.Stack)<<16 | uint64(e.Hook)
+			b := blocks[key]
 			if b == nil {
 				b = &block{at: at, wait: e.Kind == trace.KindWait}
 				b.lock = b.wait && f.locking.Wait(e.Hook, e.Stack)
-				blocks[at] = b
+				blocks[key] = b
 			}
 			switch {
 			case !b.wait:
@@ -254,11 +255,3 @@ func (f *facts) covered() (exact, sampled, unknown int64) {
 	}
 	return exact, sampled, unknown
 }
-
-// nobody looks at the spans: the report wants what they cover.
-type nobody struct{}
-
-func (nobody) Begin(*spans.Span) error        { return nil }
-func (nobody) End(*spans.Span) error          { return nil }
-func (nobody) Interval(*spans.Interval) error { return nil }
-func (nobody) Point(*trace.Event, int) error  { return nil }

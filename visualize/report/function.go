@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
@@ -23,9 +22,10 @@ type sum struct {
 // byFunction sums one column of the weights by function, the largest self first. A function that recurses
 // counts once per stack.
 func (f *facts) byFunction(v weigh.Value) []*sum {
-	byID := map[frames.ID]*sum{}
+	var byID []*sum             // nil: nothing fell on it
+	var seen []int              // by ID: one more than the number of the row that it was last met in
 	byName := map[string]*sum{} // what is not a frame: start routines, "[no stack]"
-	seen := map[frames.ID]bool{}
+	var sums []*sum
 	var path []trace.StackID
 	for i := range f.weights.Rows {
 		r := &f.weights.Rows[i]
@@ -33,22 +33,26 @@ func (f *facts) byFunction(v weigh.Value) []*sum {
 		if w == 0 {
 			continue
 		}
-		clear(seen)
 		var leaf *sum
 		path = f.frames.Path(path[:0], r.Stack)
 		for _, node := range path {
 			for _, at := range f.frames.Of(node) {
-				fr := f.frames.Frame(at.ID)
-				if fr.Mark {
-					continue
+				if int(at.ID) >= len(byID) {
+					n := f.frames.Len() - len(byID)
+					byID, seen = append(byID, make([]*sum, n)...), append(seen, make([]int, n)...)
 				}
 				s := byID[at.ID]
 				if s == nil {
+					fr := f.frames.Frame(at.ID)
+					if fr.Mark {
+						continue
+					}
 					s = &sum{name: fr.Name, module: fr.Module, symbolised: fr.Symbolised}
 					byID[at.ID] = s
+					sums = append(sums, s)
 				}
-				if !seen[at.ID] {
-					seen[at.ID] = true
+				if seen[at.ID] != i+1 {
+					seen[at.ID] = i + 1
 					s.cum += w
 				}
 				leaf = s
@@ -59,17 +63,11 @@ func (f *facts) byFunction(v weigh.Value) []*sum {
 			if leaf = byName[named.Name]; leaf == nil {
 				leaf = &sum{name: named.Name, module: r.Routine.Module, symbolised: named.Symbolised}
 				byName[named.Name] = leaf
+				sums = append(sums, leaf)
 			}
 			leaf.cum += w
 		}
 		leaf.self += w
-	}
-	sums := make([]*sum, 0, len(byID)+len(byName))
-	for _, s := range byID {
-		sums = append(sums, s)
-	}
-	for _, s := range byName {
-		sums = append(sums, s)
 	}
 	slices.SortFunc(sums, func(a, b *sum) int {
 		return cmp.Or(cmp.Compare(b.self, a.self), cmp.Compare(b.cum, a.cum), cmp.Compare(a.name, b.name),

@@ -79,7 +79,7 @@ type Coverage struct {
 type Builder struct {
 	src     trace.Source
 	tab     *frames.Table
-	sink    Sink
+	sink    Sink // nil: nobody wants spans
 	closeNs trace.Ns
 	live    map[trace.ThreadID]*thread
 	recent  [256]*thread // by id: threads take turns, and a map is slow for every event
@@ -96,6 +96,9 @@ func New(src trace.Source, tab *frames.Table, sink Sink) *Builder {
 	if tick <= 0 {
 		tick = defaultTickNs
 	}
+	if sink == (Discard{}) {
+		sink = nil
+	}
 	return &Builder{
 		src: src, tab: tab, sink: sink, closeNs: trace.Ns(2 * tick),
 		live: map[trace.ThreadID]*thread{}, done: map[trace.ThreadID]Coverage{},
@@ -111,7 +114,7 @@ func Run(src trace.Source, sink Sink) (map[trace.ThreadID]Coverage, error) {
 	return b.Close()
 }
 
-// Discard is a Sink for those who want the coverage alone.
+// Discard is a Sink for those who want the coverage alone: no spans are made then.
 type Discard struct{}
 
 // Begin implements [Sink].

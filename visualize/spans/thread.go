@@ -10,7 +10,9 @@ import (
 
 type thread struct {
 	id     trace.ThreadID
-	open   []Span          // root first
+	open   []Span          // root first; empty where nobody wants spans
+	count  int             // spans that are open
+	root   trace.Ns        // when the outermost of them began
 	nodes  []trace.StackID // the stack that is open, root first
 	first  []int           // nodes[i]'s outermost function is open[first[i]]
 	known  bool            // something was seen: seen means something
@@ -74,7 +76,7 @@ func (b *Builder) add(t *thread, e *trace.Event) error {
 		}
 		t.nodes, t.first = t.nodes[:0], t.first[:0]
 		t.lost, t.entry = true, false
-		return b.sink.Point(e, 0)
+		return b.point(e, 0)
 	case trace.KindFree:
 		return nil
 	}
@@ -82,7 +84,7 @@ func (b *Builder) add(t *thread, e *trace.Event) error {
 	valid := b.tab.Valid(e.Stack) && e.Flags&trace.FlagNoStack == 0
 	if !valid && !interval {
 		if e.Kind == trace.KindRelease {
-			return b.sink.Point(e, len(t.open))
+			return b.point(e, t.count)
 		}
 		return nil
 	}
@@ -91,7 +93,7 @@ func (b *Builder) add(t *thread, e *trace.Event) error {
 		start = e.Time
 	}
 	behind := interval && t.known && start < t.seen && end >= t.seen &&
-		t.enter.valid && t.enter.stack == e.Stack && len(t.open) > t.enter.spans
+		t.enter.valid && t.enter.stack == e.Stack && t.count > t.enter.spans
 	clipped := false
 	if !behind && interval && valid && end >= t.seen && t.inDark(e, start) {
 		behind = true
@@ -134,12 +136,15 @@ func (b *Builder) add(t *thread, e *trace.Event) error {
 	case interval:
 		t.enter.valid = false
 		t.edge = max(t.edge, end)
-		return b.sink.Interval(&Interval{Event: e, Depth: len(t.open), Start: start, End: end, Clipped: clipped, Behind: behind})
+		if b.sink == nil {
+			return nil
+		}
+		return b.sink.Interval(&Interval{Event: e, Depth: t.count, Start: start, End: end, Clipped: clipped, Behind: behind})
 	case e.Kind == trace.KindEnter:
 		t.entry = true
-		t.enter = entered{true, e.Stack, len(t.open), t.edge, t.cov.Exact, t.cov.Sampled}
+		t.enter = entered{true, e.Stack, t.count, t.edge, t.cov.Exact, t.cov.Sampled}
 	case e.Kind == trace.KindRelease:
-		return b.sink.Point(e, len(t.open))
+		return b.point(e, t.count)
 	}
 	return nil
 }
@@ -170,16 +175,16 @@ func (b *Builder) diff(t *thread, e *trace.Event, start trace.Ns) error {
 	id := stack
 	for i := depth; i > same; i-- {
 		b.path = append(b.path, id)
-		id = b.src.Node(id).Parent
+		id = b.tab.Parent(id)
 	}
 	for same > 0 && t.nodes[same-1] != id {
 		b.path = append(b.path, id)
-		id = b.src.Node(id).Parent
+		id = b.tab.Parent(id)
 		same--
 	}
 	slices.Reverse(b.path)
 
-	keep, at := len(t.open), 0 // at: functions of b.path[0] that stay
+	keep, at := t.count, 0 // at: functions of b.path[0] that stay
 	if same < len(t.nodes) {
 		keep = t.first[same]
 		if len(b.path) > 0 && same == int(e.Same) && e.Flags&trace.FlagSameCall != 0 && !t.lost {
@@ -206,16 +211,25 @@ func (b *Builder) diff(t *thread, e *trace.Event, start trace.Ns) error {
 	began = max(began, t.edge)
 	t.nodes, t.first = t.nodes[:same], t.first[:same]
 	for i, n := range b.path {
-		fs := b.tab.Of(n)
+		stay := 0
 		if i == 0 {
-			t.first = append(t.first, keep-at)
-			fs = fs[at:]
-		} else {
-			t.first = append(t.first, len(t.open))
+			stay = at
 		}
+		t.first = append(t.first, t.count-stay)
 		t.nodes = append(t.nodes, n)
-		for _, f := range fs {
-			t.edge = began
+		begin := b.tab.Functions(n) - stay
+		if begin <= 0 {
+			continue
+		}
+		if t.count == 0 {
+			t.root = began
+		}
+		t.edge = began
+		t.count += begin
+		if b.sink == nil {
+			continue
+		}
+		for _, f := range b.tab.Of(n)[stay:] {
 			t.open = append(t.open, Span{
 				Thread: t.id, Frame: f.ID, Depth: len(t.open), Start: began, StartEdge: edge, Behind: t.behind, from: t.stacks,
 			})
@@ -233,7 +247,7 @@ const lit = -1
 // inDark says whether an interval began where nothing is drawn and everything drawn since can lie inside it.
 func (t *thread) inDark(e *trace.Event, start trace.Ns) bool {
 	return t.known && start < t.seen && t.dark.to > 0 && e.Same == 0 && start >= t.dark.from && start < t.dark.to &&
-		(len(t.open) == 0 || t.open[0].Start >= t.dark.to)
+		(t.count == 0 || t.root >= t.dark.to)
 }
 
 // light ends what is open and begins the stack of e, which covers it, back in the dark stretch.
@@ -271,9 +285,10 @@ func (b *Builder) staying(was, is trace.StackID) int {
 
 // pop ends the spans above the first keep, innermost first.
 func (b *Builder) pop(t *thread, keep int, at trace.Ns, edge Edge) error {
-	if keep >= len(t.open) {
+	if keep >= t.count {
 		return nil
 	}
+	t.count = keep
 	at = max(at, t.edge)
 	t.edge = at
 	if t.enter.valid && keep < t.enter.spans {
@@ -288,4 +303,11 @@ func (b *Builder) pop(t *thread, keep int, at trace.Ns, edge Edge) error {
 		t.open = t.open[:len(t.open)-1]
 	}
 	return nil
+}
+
+func (b *Builder) point(e *trace.Event, depth int) error {
+	if b.sink == nil {
+		return nil
+	}
+	return b.sink.Point(e, depth)
 }

@@ -12,11 +12,13 @@ func placeOf(stack trace.StackID, hook trace.HookID, kind uint8, group uint32) p
 	return place{uint64(stack)<<32 | uint64(hook)<<16 | uint64(kind), uint64(group)}
 }
 
-// slot is what is known of a place.
+// slot is what is known of a place, and what the events there come to that most are: it is added to the row at the end,
+// so that an event touches no more memory than this.
 type slot struct {
 	place
-	row   int32 // one more than the row's number; 0: the slot is free
-	doubt doubtBits
+	row                   int32 // one more than the row's number; 0: the slot is free
+	doubt                 doubtBits
+	samples, cpu, blocked int64
 }
 
 // doubtBits are doubts that all events of a place share.
@@ -60,7 +62,7 @@ func (x *placeIndex) probe(p place) *slot {
 
 // set fills a free slot that find returned.
 func (x *placeIndex) set(s *slot, p place, row int32, d doubtBits) {
-	*s = slot{p, row + 1, d}
+	*s = slot{place: p, row: row + 1, doubt: d}
 	x.used++
 }
 

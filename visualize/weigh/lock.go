@@ -41,22 +41,41 @@ func ObjectKind(h trace.HookInfo) string {
 type Locking struct {
 	tab     *frames.Table
 	hooks   map[trace.HookID]trace.HookInfo
-	lock    map[trace.HookID]bool
+	kinds   map[trace.HookID]lockKind
 	futexes map[trace.StackID]bool // by the stack of the wait
 }
 
+// lockKind says which of a hook's waits are for a lock.
+type lockKind uint8
+
+const (
+	lockNever lockKind = iota
+	lockPerhaps
+	lockAlways
+)
+
 // NewLocking judges waits of the recording that tab names the frames of.
 func NewLocking(meta *trace.Meta, tab *frames.Table) *Locking {
-	return &Locking{tab: tab, hooks: meta.Hooks, lock: map[trace.HookID]bool{}, futexes: map[trace.StackID]bool{}}
+	return &Locking{tab: tab, hooks: meta.Hooks, kinds: map[trace.HookID]lockKind{}, futexes: map[trace.StackID]bool{}}
 }
 
 // Wait says whether a wait by hook, with the given stack, was for a lock. A futex may be one or not: it is where one of
 // the innermost functions of the stack says so.
 func (l *Locking) Wait(hook trace.HookID, stack trace.StackID) bool {
-	switch ObjectKind(l.hooks[hook]) {
-	case "mutex", "rwlock-read", "rwlock-write", "lock":
+	kind, ok := l.kinds[hook]
+	if !ok {
+		switch ObjectKind(l.hooks[hook]) {
+		case "mutex", "rwlock-read", "rwlock-write", "lock":
+			kind = lockAlways
+		case "futex":
+			kind = lockPerhaps
+		}
+		l.kinds[hook] = kind
+	}
+	switch kind {
+	case lockAlways:
 		return true
-	case "futex":
+	case lockPerhaps:
 		is, ok := l.futexes[stack]
 		if !ok {
 			is = lockish(l.tab, stack)

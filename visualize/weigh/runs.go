@@ -21,7 +21,17 @@ import (
 //
 // Where rows are kept apart by thread, a thread's weight goes by the samples of all its process's threads: one that runs on
 // the sampler's processor is mostly met where that preempted it, at the end of a system call.
-type runs map[origin]*run
+type runs struct {
+	numbers map[origin]int32
+	recent  [256]struct { // by began: a map is slow for every sample
+		origin
+		number int32 // one more than the origin's; 0: none
+	}
+	list []run // by number
+	// What fell on each row in runs of each origin, by open addressing.
+	sums []runSum // a power of two, at most two thirds full
+	used int
+}
 
 type origin struct {
 	proc   trace.ProcID
@@ -34,11 +44,17 @@ type site struct {
 	hook  trace.HookID
 }
 
+// run is all runs of one origin.
 type run struct {
-	ns   map[int32]int64 // by row
-	late int64           // of it
-	hits map[site]int64  // samples that arrived in such runs, times what they count for
-	all  int64           // sum of them
+	origin
+	late int64 // ns of samples that came late
+}
+
+// runSum is what fell on a row in runs of one origin.
+type runSum struct {
+	key  uint64 // origin's number + 1, row; 0: free
+	ns   int64
+	hits int64 // samples that arrived in such runs, times what they count for
 }
 
 // What a sample counts for that arrived in time, and one that found its thread preempted.
@@ -47,17 +63,56 @@ const (
 	preempted = 1
 )
 
-func (rs runs) at(o origin) *run {
-	r := rs[o]
-	if r == nil {
-		r = &run{ns: map[int32]int64{}, hits: map[site]int64{}}
-		rs[o] = r
+func (rs *runs) number(o origin) int32 {
+	r := &rs.recent[(o.began^o.began>>8)%256]
+	if r.number != 0 && r.origin == o {
+		return r.number - 1
 	}
-	return r
+	n, ok := rs.numbers[o]
+	if !ok {
+		if rs.numbers == nil {
+			rs.numbers = map[origin]int32{}
+		}
+		n = int32(len(rs.list))
+		rs.numbers[o] = n
+		rs.list = append(rs.list, run{origin: o})
+	}
+	r.origin, r.number = o, n+1
+	return n
+}
+
+// sum finds the sum of an origin and a row. It is valid until the next one is asked for.
+func (rs *runs) sum(number, row int32) *runSum {
+	if 3*(rs.used+1) > 2*len(rs.sums) {
+		old := rs.sums
+		rs.sums = make([]runSum, max(1024, 2*len(old)))
+		for i := range old {
+			if old[i].key != 0 {
+				*rs.probe(old[i].key) = old[i]
+			}
+		}
+	}
+	key := uint64(number+1)<<32 | uint64(uint32(row))
+	s := rs.probe(key)
+	if s.key == 0 {
+		s.key = key
+		rs.used++
+	}
+	return s
+}
+
+func (rs *runs) probe(key uint64) *runSum {
+	h := key * 0x9e3779b97f4a7c15
+	mask := uint64(len(rs.sums) - 1)
+	for i := h >> 32 & mask; ; i = (i + 1) & mask {
+		if s := &rs.sums[i]; s.key == 0 || s.key == key {
+			return s
+		}
+	}
 }
 
 // sample takes up a KindCPU that was added to a row.
-func (rs runs) sample(c *Collector, e *trace.Event, proc trace.ProcID, row int32) {
+func (rs *runs) sample(c *Collector, e *trace.Event, proc trace.ProcID, row int32) {
 	late := e.Flags&trace.FlagLate != 0
 	if late {
 		c.t.Doubt.LateCPU += max(e.CPU, 0)
@@ -69,49 +124,78 @@ func (rs runs) sample(c *Collector, e *trace.Event, proc trace.ProcID, row int32
 	if c.o.By&ByThread != 0 {
 		o.thread = e.Thread
 	}
-	r := rs.at(o)
-	r.ns[row] += max(e.CPU, 0)
+	n := rs.number(o)
+	s := rs.sum(n, row)
+	s.ns += max(e.CPU, 0)
 	counts := int64(inTime)
 	if late {
-		r.late += max(e.CPU, 0)
+		rs.list[n].late += max(e.CPU, 0)
 		if counts = preempted; e.Flags&trace.FlagPreempted == 0 {
 			return
 		}
 	}
-	at, n := site{c.rows[row].Stack, c.rows[row].Hook}, counts*int64(max(e.Count, 1))
-	r.hits[at] += n
-	r.all += n
-	if o.thread != 0 {
-		o.thread = 0
-		whole := rs.at(o)
-		whole.hits[at] += n
-		whole.all += n
-	}
+	s.hits += counts * int64(max(e.Count, 1))
+}
+
+// arrivals are the samples that arrived in runs of one origin, of whichever thread.
+type arrivals struct {
+	at  map[site]int64
+	all int64
 }
 
 // share moves weight. The result does not depend on the order of maps.
-func (rs runs) share(c *Collector) {
-	origins := make([]origin, 0, len(rs))
-	for o := range rs {
-		origins = append(origins, o)
+func (rs *runs) share(c *Collector) {
+	sums := slices.DeleteFunc(rs.sums, func(s runSum) bool { return s.key == 0 })
+	slices.SortFunc(sums, func(a, b runSum) int { return cmp.Compare(a.key, b.key) })
+	came := map[origin]*arrivals{}
+	for i := range sums {
+		s := &sums[i]
+		if s.hits == 0 {
+			continue
+		}
+		o := rs.list[s.key>>32-1].origin
+		o.thread = 0
+		a := came[o]
+		if a == nil {
+			a = &arrivals{at: map[site]int64{}}
+			came[o] = a
+		}
+		row := &c.rows[uint32(s.key)]
+		a.at[site{row.Stack, row.Hook}] += s.hits
+		a.all += s.hits
 	}
-	slices.SortFunc(origins, func(a, b origin) int {
+	order := make([]int32, len(rs.list))
+	of := make([][]runSum, len(rs.list))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	for len(sums) > 0 {
+		n := sums[0].key >> 32
+		end := slices.IndexFunc(sums, func(s runSum) bool { return s.key>>32 != n })
+		if end < 0 {
+			end = len(sums)
+		}
+		of[n-1], sums = sums[:end], sums[end:]
+	}
+	slices.SortFunc(order, func(x, y int32) int {
+		a, b := &rs.list[x].origin, &rs.list[y].origin
 		return cmp.Or(cmp.Compare(a.proc, b.proc), cmp.Compare(a.thread, b.thread), cmp.Compare(a.began, b.began))
 	})
-	for _, o := range origins {
-		r, by := rs[o], rs[origin{proc: o.proc, began: o.began}]
-		if by == nil || by.all == 0 || len(r.ns) == 0 {
+	for _, n := range order {
+		r := &rs.list[n]
+		by := came[origin{proc: r.proc, began: r.began}]
+		if by == nil {
 			continue
 		}
 		var left int64
-		for row, ns := range r.ns {
-			c.rows[row].Values[CPU] -= ns
-			left += ns
+		for _, s := range of[n] {
+			c.rows[uint32(s.key)].Values[CPU] -= s.ns
+			left += s.ns
 		}
 		c.t.Doubt.LateCPU -= r.late
 		c.t.Doubt.SharedCPU += r.late
-		places := make([]site, 0, len(by.hits))
-		for at := range by.hits {
+		places := make([]site, 0, len(by.at))
+		for at := range by.at {
 			places = append(places, at)
 		}
 		slices.SortFunc(places, func(a, b site) int {
@@ -119,12 +203,12 @@ func (rs runs) share(c *Collector) {
 		})
 		hits := by.all
 		for _, at := range places { // what is left over the samples that are left: sums stay exact
-			n := by.hits[at]
+			n := by.at[at]
 			part := int64(float64(left) * (float64(n) / float64(hits)))
 			left -= part
 			hits -= n
 			if part != 0 {
-				row := c.at(Key{Stack: at.stack, Hook: at.hook}, o.thread, &thread{proc: o.proc}, kindCPU)
+				row := c.at(Key{Stack: at.stack, Hook: at.hook}, r.thread, &thread{proc: r.proc}, kindCPU)
 				c.rows[row].Values[CPU] += part
 			}
 		}

@@ -145,7 +145,7 @@ func Collect(src trace.Source, o Options) (*Table, error) {
 func NewCollector(src trace.Source, o Options) *Collector {
 	c := &Collector{
 		src: src, o: o, t: &Table{Frames: frames.New(src)},
-		index: map[Key]int32{}, many: map[trace.ThreadID]*thread{}, live: newHeap(), runs: runs{},
+		index: map[Key]int32{}, many: map[trace.ThreadID]*thread{}, live: newHeap(),
 	}
 	for v := range NumValues {
 		c.want[v] = o.Values == nil
@@ -232,10 +232,9 @@ func (c *Collector) Add(e *trace.Event) error {
 	}
 	switch e.Kind {
 	case trace.KindCPU:
-		row := c.row(e, t, kindCPU, e.Hook)
-		r := &c.rows[row]
-		r.Values[Samples] += int64(max(e.Count, 1))
-		r.Values[CPU] += max(e.CPU, 0)
+		row, s := c.row(e, t, kindCPU, e.Hook)
+		s.samples += int64(max(e.Count, 1))
+		s.cpu += max(e.CPU, 0)
 		c.runs.sample(c, e, t.proc, row)
 	case trace.KindThreadExit:
 		if e.CPU > 0 {
@@ -244,7 +243,8 @@ func (c *Collector) Add(e *trace.Event) error {
 		}
 		t.last = 0
 	case trace.KindWait:
-		r := &c.rows[c.row(e, t, kindWait, e.Hook)]
+		row, _ := c.row(e, t, kindWait, e.Hook)
+		r := &c.rows[row]
 		d := max(int64(e.Time-e.Start), 0)
 		r.Values[Blocked] += d
 		if c.lock.Wait(e.Hook, e.Stack) {
@@ -252,9 +252,10 @@ func (c *Collector) Add(e *trace.Event) error {
 			r.Values[Delay] += d
 		}
 	case trace.KindCall:
-		c.rows[c.row(e, t, kindCall, e.Hook)].Values[Blocked] += max(int64(e.Time-e.Start), 0)
+		_, s := c.row(e, t, kindCall, e.Hook)
+		s.blocked += max(int64(e.Time-e.Start), 0)
 	case trace.KindAlloc:
-		n := c.row(e, t, kindAlloc, e.Hook)
+		n, _ := c.row(e, t, kindAlloc, e.Hook)
 		a := alloc{e.Time, n, float64(e.Weight) / float64(max(e.Size, 1)), int64(min(e.Weight, math.MaxInt64))}
 		if n := int(a.row) + 1 - len(c.objs); n > 0 {
 			c.objs = append(c.objs, make([]objects, n)...)
@@ -297,8 +298,9 @@ const (
 
 var kinds = [...]Kind{KindCPU, KindTail, KindWait, KindCall, KindAlloc}
 
-// row finds or makes e's row and counts its doubts.
-func (c *Collector) row(e *trace.Event, t *thread, kind uint8, hook trace.HookID) int32 {
+// row finds or makes e's row and counts its doubts. The slot is nil where a wait's object decides on the row; it is valid
+// until the next one is looked for.
+func (c *Collector) row(e *trace.Event, t *thread, kind uint8, hook trace.HookID) (int32, *slot) {
 	d, n := &c.t.Doubt, uint64(max(e.Count, 1))
 	d.Stacks += n
 	if e.Flags&(trace.FlagStackCut|trace.FlagStackGuessed|trace.FlagStackOmitted) != 0 {
@@ -343,9 +345,9 @@ func (c *Collector) row(e *trace.Event, t *thread, kind uint8, hook trace.HookID
 		var k Key
 		k.Stack, k.Hook, _ = c.judge(stack, hook)
 		k.Object = e.Object
-		return c.at(k, e.Thread, t, kind)
+		return c.at(k, e.Thread, t, kind), nil
 	}
-	return row
+	return row, s
 }
 
 // judge says what a stack is, and whether the hook is a frame of its own on top of it.
@@ -434,6 +436,14 @@ func (c *Collector) add(k Key) int32 {
 
 func (c *Collector) finish() {
 	c.t.Doubt.FreesUnmet = c.live.unmet()
+	for i := range c.places.slots {
+		if s := &c.places.slots[i]; s.row != 0 {
+			v := &c.rows[s.row-1].Values
+			v[Samples] += s.samples
+			v[CPU] += s.cpu
+			v[Blocked] += s.blocked
+		}
+	}
 	c.runs.share(c)
 	for i := range c.rows {
 		r := &c.rows[i]
@@ -454,7 +464,7 @@ func (c *Collector) finish() {
 	c.t.Rows = slices.DeleteFunc(c.rows, func(r Row) bool {
 		return !slices.ContainsFunc(c.t.Values, func(v Value) bool { return r.Values[v] != 0 })
 	})
-	c.rows, c.objs, c.index, c.places = nil, nil, nil, placeIndex{}
+	c.rows, c.objs, c.index, c.places, c.runs = nil, nil, nil, placeIndex{}, runs{}
 }
 
 // Frame is one function of a row's stack as text.
