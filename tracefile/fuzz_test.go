@@ -3,6 +3,7 @@ package tracefile
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/hbtrace/hbtrace/trace"
@@ -16,6 +17,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(data, true)
 	f.Add(data[:len(data)/2], true)
 	f.Add(plain(f), true)
+	f.Add(summarised(f), true)
 	again, _ := recycled(f, 400, 40)
 	f.Add(again, true)
 	if old, err := os.ReadFile("testdata/recording-v1.golden"); err == nil {
@@ -31,11 +33,29 @@ func FuzzOpen(f *testing.F) {
 		}
 		defer r.Close()
 		list, _ := use(r)
+		r.Summary()
 		// What a decoder makes of a payload is bounded by what the payload may decompress to.
 		if most := len(data) * maxRatio; len(list) > most || r.Nodes() > most || len(r.Processes())+len(r.Threads()) > most {
 			t.Errorf("%d bytes became %d events and %d nodes", len(data), len(list), r.Nodes())
 		}
 	})
+}
+
+// summarised is a recording with a summary.
+func summarised(t testing.TB) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a.hbt")
+	if err := os.WriteFile(path, plain(t), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := AppendSummary(path, []byte("summary")); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 // plain is a recording whose sections are too small to be compressed, so that changed bytes mean something.

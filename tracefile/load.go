@@ -169,8 +169,8 @@ func (l *loader) load() {
 	l.modules = map[trace.ModuleID]trace.Module{}
 	r := l.r
 	for _, s := range r.index {
-		if s.kind == sectionEvents {
-			continue
+		if s.kind == sectionEvents || s.kind == sectionSummary {
+			continue // read when they are asked for
 		}
 		if !s.kind.known() {
 			l.unknown++

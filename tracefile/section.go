@@ -34,15 +34,16 @@ const (
 	sectionSymbols
 	sectionStats
 	sectionFooter
+	sectionSummary
 )
 
 var sectionNames = [...]string{
 	sectionMeta: "meta", sectionProcesses: "processes", sectionThreads: "threads", sectionModules: "modules",
 	sectionNodes: "nodes", sectionEvents: "events", sectionSymbols: "symbols", sectionStats: "stats",
-	sectionFooter: "footer",
+	sectionFooter: "footer", sectionSummary: "summary",
 }
 
-func (k sectionKind) known() bool { return k >= sectionMeta && k <= sectionFooter }
+func (k sectionKind) known() bool { return k >= sectionMeta && k <= sectionSummary }
 
 func (k sectionKind) String() string {
 	if k.known() {
@@ -189,33 +190,46 @@ type sectionReader struct {
 
 // payload reads and checks the payload of the section at off. It is valid until the next call.
 func (r *sectionReader) payload(off int64, h sectionHeader) ([]byte, error) {
+	if err := r.load(off, h); err != nil {
+		return nil, err
+	}
+	if h.flags == 0 {
+		return r.stored, nil
+	}
+	return r.decompress(h)
+}
+
+// load reads the stored payload of the section at off and holds it against its checksum.
+func (r *sectionReader) load(off int64, h sectionHeader) error {
 	switch {
 	case h.version > h.kind.newest():
-		return nil, fmt.Errorf("%w: it has version %d, this hbtrace knows %d: use a newer hbtrace", errNewer, h.version, h.kind.newest())
+		return fmt.Errorf("%w: it has version %d, this hbtrace knows %d: use a newer hbtrace", errNewer, h.version, h.kind.newest())
 	case h.version == 0:
-		return nil, errMalformed
+		return errMalformed
 	case h.flags&^flagZstd != 0:
-		return nil, fmt.Errorf("it has unknown flags %#x", h.flags)
+		return fmt.Errorf("it has unknown flags %#x", h.flags)
 	case h.kind != sectionFooter && (h.raw > maxSectionBytes || h.stored > maxSectionBytes):
-		return nil, fmt.Errorf("it claims %d bytes, more than %d", max(h.raw, h.stored), maxSectionBytes)
+		return fmt.Errorf("it claims %d bytes, more than %d", max(h.raw, h.stored), maxSectionBytes)
 	case h.flags == 0 && h.raw != h.stored:
-		return nil, fmt.Errorf("it claims %d bytes and stores %d", h.raw, h.stored)
+		return fmt.Errorf("it claims %d bytes and stores %d", h.raw, h.stored)
 	case h.flags == flagZstd && uint64(h.raw) > uint64(h.stored)*maxRatio:
-		return nil, fmt.Errorf("it claims to hold %d bytes in %d", h.raw, h.stored)
+		return fmt.Errorf("it claims to hold %d bytes in %d", h.raw, h.stored)
 	}
 	if cap(r.stored) < int(h.stored) {
 		r.stored = make([]byte, h.stored)
 	}
 	r.stored = r.stored[:h.stored]
 	if _, err := r.f.ReadAt(r.stored, off+sectionHeaderBytes); err != nil {
-		return nil, readError(err)
+		return readError(err)
 	}
 	if crc(r.stored) != h.crc {
-		return nil, errChecksum
+		return errChecksum
 	}
-	if h.flags == 0 {
-		return r.stored, nil
-	}
+	return nil
+}
+
+// decompress returns what the stored payload holds.
+func (r *sectionReader) decompress(h sectionHeader) ([]byte, error) {
 	if r.decoder == nil {
 		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxMemory(maxSectionBytes), zstd.WithDecodeAllCapLimit(true))
@@ -239,15 +253,29 @@ func (r *sectionReader) payload(off int64, h sectionHeader) ([]byte, error) {
 
 // section reads the header and the payload of a section that the index names.
 func (r *sectionReader) section(s indexEntry) (sectionHeader, []byte, error) {
-	h, err := readSectionHeader(r.f, s.off, r.size)
+	h, err := r.header(s)
 	if err != nil {
 		return h, nil, err
 	}
-	if h.kind != s.kind {
-		return h, nil, fmt.Errorf("the index is wrong: it is of kind %s", h.kind)
-	}
 	p, err := r.payload(s.off, h)
 	return h, p, err
+}
+
+// check is section without looking inside.
+func (r *sectionReader) check(s indexEntry) error {
+	h, err := r.header(s)
+	if err != nil {
+		return err
+	}
+	return r.load(s.off, h)
+}
+
+func (r *sectionReader) header(s indexEntry) (sectionHeader, error) {
+	h, err := readSectionHeader(r.f, s.off, r.size)
+	if err == nil && h.kind != s.kind {
+		err = fmt.Errorf("the index is wrong: it is of kind %s", h.kind)
+	}
+	return h, err
 }
 
 func (r *sectionReader) close() {

@@ -1,7 +1,8 @@
 // Command export measures what it takes to write a large recording as a Perfetto timeline and as a pprof profile:
 // time, and the largest resident size of the exporting process. It makes the recording itself: threads with
-// stacks that grow, shrink and change as programs' do, samples, waits with their releases, calls, allocations. Run
-// it from the repository:
+// stacks that grow, shrink and change as programs' do, samples, waits with their releases, calls, allocations. A
+// report is measured twice: as it reads the events, and with the summary in the file that a run stores at its end. Run
+// it from the repository (60000000 samples are 1 GB):
 //
 //	go run ./bench/export [-samples 10000000] [-threads 64] [-dir DIR]
 package main
@@ -17,6 +18,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/hbtrace/hbtrace/tracefile"
+	"github.com/hbtrace/hbtrace/visualize/report"
 )
 
 func main() {
@@ -65,13 +69,22 @@ func run(samples, threads int, dir, bin, path string) error {
 	fmt.Printf("%s: %s\n", path, size(st.Size()))
 	fmt.Printf("%-28s %10s %10s %12s %10s\n", "", "wall", "CPU", "peak RSS", "file")
 	for _, f := range []struct{ what, flag, file string }{
-		{"to Perfetto", "--perfetto", "out.perfetto-trace"},
+		{"report, of the events", "", ""},
+		{"report --locks", "--locks", ""},
 		{"to pprof", "--pprof", "out.pb.gz"},
-		{"summary (report)", "", ""},
+		{"to Perfetto", "--perfetto", "out.perfetto-trace"},
+		{"report, of the summary", "", ""},
 	} {
+		if f.what == "report, of the summary" {
+			if err := summarise(path); err != nil {
+				return err
+			}
+		}
 		args := []string{"export", path, f.flag, filepath.Join(tmp, f.file)}
-		if f.flag == "" {
-			args = []string{"report", path}
+		if f.file == "" {
+			if args = []string{"report", path}; f.flag != "" {
+				args = append(args, f.flag)
+			}
 		}
 		cmd := exec.Command(bin, args...)
 		var stderr strings.Builder
@@ -97,6 +110,20 @@ func run(samples, threads int, dir, bin, path string) error {
 			time.Duration(u.Utime.Nano()+u.Stime.Nano()).Round(10*time.Millisecond), size(u.Maxrss*1024), file)
 	}
 	return nil
+}
+
+// summarise stores what a run stores at its end.
+func summarise(path string) error {
+	src, err := tracefile.Open(path)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	facts, err := report.Collect(src)
+	if err != nil {
+		return err
+	}
+	return tracefile.AppendSummary(path, facts.Encode())
 }
 
 func size(n int64) string {

@@ -14,8 +14,9 @@ import (
 
 const (
 	functions  = 4000
+	origins    = 200 // calls after which runs of work begin
 	mostFrames = 40
-	mostNodes  = 200_000 // after that, stacks only reuse what there is
+	mostNodes  = 50_000 // after that, stacks only reuse what there is
 	startNs    = trace.Ns(1_000_000_000)
 	periodNs   = 1_000_000 // between two events of a thread, on average
 )
@@ -133,7 +134,7 @@ func (s *synth) step(t *synthThread) error {
 	switch r := s.rnd.IntN(100); {
 	case r < 50:
 		s.made.samples++
-		return s.put(t, trace.Event{Kind: trace.KindCPU, Stack: leaf, CPU: 400_000})
+		return s.put(t, trace.Event{Kind: trace.KindCPU, Stack: leaf, CPU: 400_000, Object: 0x400000 + uint64(s.hot(origins))*0x40})
 	case r < 62: // a sample at a hook
 		s.made.samples++
 		return s.put(t, trace.Event{Kind: trace.KindSync, Hook: 60, Stack: leaf})
@@ -188,6 +189,9 @@ func (s *synth) change(st *stack) {
 		var parent trace.StackID
 		if len(st.ids) > 0 {
 			parent = st.ids[len(st.ids)-1]
+		}
+		if parent != 0 && len(s.nodes) >= mostNodes && len(s.children[parent]) == 0 {
+			break
 		}
 		st.ids = append(st.ids, s.child(parent))
 	}

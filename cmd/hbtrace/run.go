@@ -19,6 +19,7 @@ import (
 	"github.com/hbtrace/hbtrace/collector"
 	"github.com/hbtrace/hbtrace/segment"
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/tracefile"
 	"github.com/hbtrace/hbtrace/visualize/perfetto"
 	"github.com/hbtrace/hbtrace/visualize/pprof"
 	"github.com/hbtrace/hbtrace/visualize/report"
@@ -208,7 +209,8 @@ func (f *runFlags) finish(out *outputs, line *progress, stderr io.Writer) error 
 	}
 	line.clear()
 	if !f.quiet {
-		err = errors.Join(err, f.summarise(src, files, stderr))
+		line.stage("summing up")
+		err = errors.Join(err, f.summarise(src, files, line, stderr))
 	}
 	return errors.Join(err, src.done())
 }
@@ -216,29 +218,41 @@ func (f *runFlags) finish(out *outputs, line *progress, stderr io.Writer) error 
 // summarise ends a run. The files are written: a summary that nobody can be shown (a reader that went away, a full
 // disk behind 2>) is no reason to keep the program's status back, and what would be said of it could not be shown
 // either.
-func (f *runFlags) summarise(src *recording, files []string, w io.Writer) error {
+func (f *runFlags) summarise(src *recording, files []string, line *progress, w io.Writer) error {
 	var text bytes.Buffer
-	err := f.summary(&text, src, files, w)
+	facts, err := f.summary(&text, src, files, w)
+	line.clear()
 	_, _ = w.Write(text.Bytes())
+	if facts != nil && src.Stats().Complete && src.damage == nil && src.Stats().Events >= manyEvents {
+		// Nobody misses it where it cannot be stored: reports read the events then.
+		_ = tracefile.AppendSummary(files[0], facts.Encode())
+	}
 	return err
 }
 
+// manyEvents take long enough to read for what is found in them to be kept.
+const manyEvents = 250_000
+
 // summary writes the summary that is for the file or terminal. Where nothing was recorded there is nothing to sum
 // up: the reasons matter, in full.
-func (f *runFlags) summary(text *bytes.Buffer, src *recording, files []string, terminal io.Writer) error {
+func (f *runFlags) summary(text *bytes.Buffer, src *recording, files []string, terminal io.Writer) (*report.Facts, error) {
 	if len(src.Processes()) == 0 {
 		for _, note := range src.Stats().Notes {
 			fmt.Fprintf(text, "hbtrace: %s\n", note)
 		}
-		return nil
+		return nil, nil
 	}
 	isTerminal, columns := terminalOf(terminal)
 	o := report.Options{Width: columns, Color: coloured(isTerminal), Files: files, Next: "hbtrace report --blocked " + shellWord(files[0])}
-	err := report.Summary(text, src, o)
-	if f.verbose {
-		err = errors.Join(err, report.Write(text, src, report.ViewStorage, o))
+	facts, err := report.Collect(src)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	err = facts.Write(text, report.ViewSummary, o)
+	if f.verbose {
+		err = errors.Join(err, facts.Write(text, report.ViewStorage, o))
+	}
+	return facts, err
 }
 
 // recordingProgress shows how far a recording is, unless the program itself writes to the terminal: a line of ours

@@ -63,23 +63,11 @@ type block struct {
 // collect reads src. With chains it also finds out what the waits were spent on, which holds them in memory; so
 // does check, which compares them with the kernel's account.
 func collect(src trace.Source, chains, check bool) (*facts, error) {
-	f := &facts{
-		src: src, meta: src.Meta(), stats: src.Stats(),
-		procs: map[trace.ProcID]*trace.Process{}, threads: map[trace.ThreadID]*threadFacts{},
+	f := newFacts(src)
+	if !chains && !check && f.stored() {
+		return f, nil
 	}
 	weights := weigh.NewCollector(src, weigh.Options{})
-	f.frames = frames.New(src) // of this goroutine's own: weights has another
-	f.locking = weigh.NewLocking(f.meta, f.frames)
-	procs := src.Processes()
-	for i := range procs {
-		f.procs[procs[i].ID] = &procs[i]
-	}
-	threads := src.Threads()
-	f.named = map[string]int{}
-	for i := range threads {
-		f.thread(threads[i].ID).Thread = &threads[i]
-		f.named[threads[i].Name]++
-	}
 	j := newJoiner()
 	var who *blame.Analyser
 	if chains {
@@ -180,6 +168,27 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 		f.checked = f.check(checking)
 	}
 	return f, nil
+}
+
+// newFacts is what is known before any event is read.
+func newFacts(src trace.Source) *facts {
+	f := &facts{
+		src: src, meta: src.Meta(), stats: src.Stats(),
+		procs: map[trace.ProcID]*trace.Process{}, threads: map[trace.ThreadID]*threadFacts{},
+	}
+	f.frames = frames.New(src) // of this goroutine's own: weights have another
+	f.locking = weigh.NewLocking(f.meta, f.frames)
+	procs := src.Processes()
+	for i := range procs {
+		f.procs[procs[i].ID] = &procs[i]
+	}
+	threads := src.Threads()
+	f.named = map[string]int{}
+	for i := range threads {
+		f.thread(threads[i].ID).Thread = &threads[i]
+		f.named[threads[i].Name]++
+	}
+	return f
 }
 
 // thread finds a thread's facts; events may name threads that the recording does not list.

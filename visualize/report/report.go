@@ -120,14 +120,23 @@ func Write(w io.Writer, src trace.Source, view View, o Options) error {
 	if err != nil {
 		return err
 	}
+	f, err := collect(src, chained(view, o), view == ViewSelfCheck)
+	if err != nil {
+		return err
+	}
+	return f.write(w, view, o)
+}
+
+// chained says whether a view has chains.
+func chained(view View, o Options) bool {
+	return view == ViewLocks || view == ViewBlocked || o.JSON && view == ViewSummary
+}
+
+func (f *facts) write(w io.Writer, view View, o Options) (err error) {
 	if o.Width <= 0 {
 		o.Width = 80
 	}
 	o.Width = max(o.Width, 60)
-	f, err := collect(src, view == ViewLocks || view == ViewBlocked || o.JSON && view == ViewSummary, view == ViewSelfCheck)
-	if err != nil {
-		return err
-	}
 	var b bytes.Buffer
 	if o.JSON {
 		err = f.writeJSON(&b, view, o)
