@@ -59,6 +59,7 @@ type writer struct {
 	thr      map[trace.ThreadID]*trace.Thread
 	unlisted map[trace.ThreadID]bool // threads met in events alone
 	seqs     map[trace.ThreadID]*sequence
+	recent   [256]recentSequence // of seqs, by thread: a map is slow for every span
 	rel      map[trace.ThreadID]*releases
 	chains   *blame.Result // nil: not asked
 	flows    uint64
@@ -104,6 +105,7 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 		}
 		if e.Kind == trace.KindThreadExit {
 			delete(x.seqs, e.Thread)
+			x.recent[e.Thread%256] = recentSequence{}
 			delete(x.rel, e.Thread)
 		}
 		return nil
@@ -267,14 +269,24 @@ func (w *writer) list(id trace.ThreadID) {
 	w.track(threadTrack(id), 0, len(w.thr)+len(w.unlisted), w.meta.StartNs, func(b *buffer) { b.string(trackName, fmt.Sprintf("thread #%d", id)) })
 }
 
+type recentSequence struct {
+	thread trace.ThreadID
+	*sequence
+}
+
 // seq returns a thread's sequence.
 func (w *writer) seq(id trace.ThreadID) *sequence {
+	r := &w.recent[id%256]
+	if r.sequence != nil && r.thread == id {
+		return r.sequence
+	}
 	s := w.seqs[id]
 	if s == nil {
 		w.list(id)
 		s = &sequence{id: uint32(id) + firstThreadSequence, track: threadTrack(id)}
 		w.seqs[id] = s
 	}
+	*r = recentSequence{id, s}
 	return s
 }
 

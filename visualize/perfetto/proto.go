@@ -12,9 +12,18 @@ import (
 // buffer holds encoded packets.
 type buffer struct{ b []byte }
 
+// uint is most of a trace: two loops are quicker than calls that switch over all lengths.
 func (p *buffer) uint(f protowire.Number, v uint64) {
-	p.b = protowire.AppendTag(p.b, f, protowire.VarintType)
-	p.b = protowire.AppendVarint(p.b, v)
+	b := p.b
+	tag := protowire.EncodeTag(f, protowire.VarintType)
+	for ; tag >= 0x80; tag >>= 7 {
+		b = append(b, byte(tag)|0x80)
+	}
+	b = append(b, byte(tag))
+	for ; v >= 0x80; v >>= 7 {
+		b = append(b, byte(v)|0x80)
+	}
+	p.b = append(b, byte(v))
 }
 
 func (p *buffer) int(f protowire.Number, v int64) { p.uint(f, uint64(v)) }
@@ -35,8 +44,12 @@ func (p *buffer) string(f protowire.Number, s string) {
 
 // open begins a nested message; close ends it with what open returned.
 func (p *buffer) open(f protowire.Number) int {
-	p.b = protowire.AppendTag(p.b, f, protowire.BytesType)
-	p.b = append(p.b, 0)
+	b := p.b
+	tag := protowire.EncodeTag(f, protowire.BytesType)
+	for ; tag >= 0x80; tag >>= 7 {
+		b = append(b, byte(tag)|0x80)
+	}
+	p.b = append(b, byte(tag), 0)
 	return len(p.b)
 }
 

@@ -78,6 +78,13 @@ const (
 // maxNames bounds what a sequence interns before it starts afresh: memory per live thread, and two-byte ids.
 const maxNames = 4000
 
+const recentNames = 128
+
+type recentName struct {
+	name name
+	iid  uint32 // 0: none
+}
+
 // sequence is one thread's packets. They carry no track and only the time since the packet before: both are
 // defaults of the sequence.
 type sequence struct {
@@ -87,8 +94,9 @@ type sequence struct {
 	absolute bool     // no delta clock, no track of its own: for what is out of a thread's order
 	clock    trace.Ns // of its latest packet
 	names    map[name]uint32
-	cats     uint32 // bit per category that is interned
-	anns     uint32 // bit per annotation name that is interned
+	recent   [recentNames]recentName // of names: a map is slow for every span
+	cats     uint32                  // bit per category that is interned
+	anns     uint32                  // bit per annotation name that is interned
 	pending  struct {
 		name name // to intern; valid where iid != 0
 		iid  uint32
@@ -104,6 +112,7 @@ func (w *writer) start(s *sequence, at trace.Ns) {
 		s.names = map[name]uint32{}
 	}
 	clear(s.names)
+	s.recent = [recentNames]recentName{}
 	p := &w.out
 	pkt := p.open(tracePacket)
 	p.uint(packetSequenceID, uint64(s.id))
@@ -193,13 +202,17 @@ func (w *writer) interned(field protowire.Number, iid uint64, s string) {
 
 // name writes the event's name. There is one per event.
 func (w *writer) name(s *sequence, n name) {
-	iid, ok := s.names[n]
-	if !ok {
-		iid = uint32(len(s.names) + 1)
-		s.names[n] = iid
-		s.pending.name, s.pending.iid = n, iid
+	r := &s.recent[n%recentNames]
+	if r.iid == 0 || r.name != n {
+		iid, ok := s.names[n]
+		if !ok {
+			iid = uint32(len(s.names) + 1)
+			s.names[n] = iid
+			s.pending.name, s.pending.iid = n, iid
+		}
+		*r = recentName{n, iid}
 	}
-	w.out.uint(eventNameIID, uint64(iid))
+	w.out.uint(eventNameIID, uint64(r.iid))
 }
 
 func (w *writer) category(s *sequence, c category) {
