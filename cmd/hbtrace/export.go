@@ -135,6 +135,11 @@ a line. hbtrace report --diff shows it as tables.`,
 			for _, i := range asked {
 				f := &exportFormats[i]
 				progress.stage("writing %s", targets[i])
+				for _, src := range srcs {
+					if r, ok := src.(*recording); ok {
+						r.shows(progress, "writing "+targets[i])
+					}
+				}
 				failed = errors.Join(failed, writeFile(targets[i], cmd.OutOrStdout(), func(w io.Writer) error {
 					switch {
 					case *diff:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/hbtrace/hbtrace/symbols"
 	"github.com/hbtrace/hbtrace/trace"
@@ -20,6 +21,9 @@ type recording struct {
 	path    string
 	damage  error
 	symbols *symbols.Resolver // nil: the file has all symbols
+
+	line  *progress // where to show how far a reading of the events is; nil: nowhere
+	doing string    // what it is read for
 }
 
 var _ trace.BatchSource = (*recording)(nil)
@@ -83,12 +87,43 @@ func (r *recording) lookUpSymbols() {
 }
 
 // Events implements [trace.Source].
-func (r *recording) Events(f func(*trace.Event) error) error { return r.unharmed(r.Reader.Events(f)) }
-
-// EventBatches implements [trace.BatchSource].
-func (r *recording) EventBatches(f func([]trace.Event, func()) error) error {
-	return r.unharmed(r.Reader.EventBatches(f))
+func (r *recording) Events(f func(*trace.Event) error) error {
+	return r.EventBatches(func(events []trace.Event, done func()) error {
+		defer done()
+		for i := range events {
+			if err := f(&events[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
+
+// EventBatches implements [trace.BatchSource]. A reading that takes longer than showAfter shows how far it is.
+func (r *recording) EventBatches(f func([]trace.Event, func()) error) error {
+	if r.line == nil || r.line.w == nil {
+		return r.unharmed(r.Reader.EventBatches(f))
+	}
+	begun, shown := time.Now(), false
+	all, read := max(r.Stats().Events, 1), uint64(0)
+	err := r.Reader.EventBatches(func(events []trace.Event, done func()) error {
+		if read += uint64(len(events)); time.Since(begun) > showAfter {
+			shown = true
+			r.line.show("%s: %d %% of %d events", r.doing, min(100, 100*read/all), all)
+		}
+		return f(events, done)
+	})
+	if shown {
+		r.line.clear()
+	}
+	return r.unharmed(err)
+}
+
+// showAfter is how long things may take unexplained.
+const showAfter = time.Second
+
+// shows makes readings of the events from here on tell on a line how far they are.
+func (r *recording) shows(line *progress, doing string) { r.line, r.doing = line, doing }
 
 // unharmed keeps damage for later.
 func (r *recording) unharmed(err error) error {

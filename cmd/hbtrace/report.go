@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"io"
+	"path/filepath"
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/report"
@@ -52,6 +53,7 @@ Write --json for all of it in a form for programs. --diff A B shows what got slo
 		if err != nil {
 			return err
 		}
+		src.shows(newProgress(cmd.ErrOrStderr(), false), "reading "+filepath.Base(path))
 		view := report.ViewSummary
 		for v, on := range chosen {
 			if *on {

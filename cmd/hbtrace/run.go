@@ -201,6 +201,7 @@ func (f *runFlags) finish(out *outputs, line *progress, stderr io.Writer) error 
 	} {
 		path := out.prefix + export.suffix
 		line.stage("writing %s", path)
+		src.shows(line, "writing "+path)
 		if e := writeFile(path, nil, export.write); e != nil {
 			err = errors.Join(err, e)
 			continue
@@ -210,6 +211,7 @@ func (f *runFlags) finish(out *outputs, line *progress, stderr io.Writer) error 
 	line.clear()
 	if !f.quiet {
 		line.stage("summing up")
+		src.shows(line, "summing up")
 		err = errors.Join(err, f.summarise(src, files, line, stderr))
 	}
 	return errors.Join(err, src.done())
