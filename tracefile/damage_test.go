@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -337,5 +338,43 @@ func TestNewerSection(t *testing.T) {
 	want := fmt.Sprintf("recording x cannot be read to its end: events section at offset %d: it was written by a newer version: it has version %d", off, sectionEvents.newest()+1)
 	if len(list) != 0 || err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%d events, error %v, want %q", len(list), err, want)
+	}
+}
+
+// TestReadingAgain: a reading that ends early leaves nothing behind that later ones lack. It ends where the last section,
+// which nobody looks at, has been decoded already.
+func TestReadingAgain(t *testing.T) {
+	data := chunked(t)
+	r, err := open("x", bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var last, all int
+	for _, s := range r.index {
+		if s.kind == sectionEvents {
+			last = int(s.count)
+			all += last
+		}
+	}
+	enough := errors.New("enough")
+	for range 3 * workerBatches {
+		n := 0
+		err := r.Events(func(*trace.Event) error {
+			if n++; n < all-last {
+				return nil
+			}
+			for range 1000 {
+				runtime.Gosched()
+			}
+			return enough
+		})
+		if n != all-last || err != enough {
+			t.Fatalf("%d events, %v; wanted %d", n, err, all-last)
+		}
+	}
+	n := 0
+	if err := r.Events(func(*trace.Event) error { n++; return nil }); n != all || err != nil {
+		t.Errorf("%d events, %v; wanted %d", n, err, all)
 	}
 }

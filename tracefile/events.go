@@ -176,9 +176,10 @@ func (w *worker) run(j *job, stop <-chan struct{}) {
 
 // decoding is sections of events being decoded ahead.
 type decoding struct {
-	order chan *job // as in the file
-	stop  chan struct{}
-	wg    sync.WaitGroup
+	order   chan *job // as in the file
+	stop    chan struct{}
+	wg      sync.WaitGroup
+	workers []*worker
 }
 
 // decodeAhead begins to decode sections. finish or abort must follow.
@@ -202,18 +203,13 @@ func (r *Reader) decodeAhead(sections []indexEntry) *decoding {
 		}
 	}()
 	for range n {
+		w := r.workers.take(r)
+		d.workers = append(d.workers, w)
 		d.wg.Add(1)
 		go func() {
 			defer d.wg.Done()
-			w := r.workers.take(r)
 			for j := range work {
 				w.run(j, d.stop)
-			}
-			select {
-			case <-d.stop:
-				w.close() // it may lack batches that nobody took
-			default:
-				r.workers.put(w)
 			}
 		}()
 	}
@@ -221,12 +217,20 @@ func (r *Reader) decodeAhead(sections []indexEntry) *decoding {
 }
 
 // finish ends a decoding whose every batch has been taken.
-func (d *decoding) finish() { d.wg.Wait() }
+func (d *decoding) finish(r *Reader) {
+	d.wg.Wait()
+	for _, w := range d.workers {
+		r.workers.put(w)
+	}
+}
 
-// abort ends a decoding wherever it is.
+// abort ends a decoding wherever it is. Its workers may lack batches that nobody took: they are not used again.
 func (d *decoding) abort() {
 	close(d.stop)
 	d.wg.Wait()
+	for _, w := range d.workers {
+		w.close()
+	}
 }
 
 // Events implements [trace.Source]. Of a damaged file it returns a [*CorruptError] after the events in front of
@@ -264,7 +268,7 @@ func (r *Reader) EventBatches(f func(events []trace.Event, done func()) error) e
 		d.abort()
 		return err
 	}
-	d.finish()
+	d.finish(r)
 	return r.Damage()
 }
 
