@@ -151,7 +151,7 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
                            uint32_t rec_flags) {
   if (!t->local || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return;
   if (t->busy) {
-    t->deferred = ask | rec_flags << 8;
+    t->deferred = ask;
     return;
   }
   if (ask == HB_ASK_PERIODIC && !(rec_flags & HB_RECF_CONSUMED)) {
@@ -163,11 +163,18 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
   hb_emit_sample(t, HB_SAMPLE_GAP, hook, 0, uc, frame, rec_flags);
 }
 
-/* A signal fell into our own section: the hook's stack is where the time went. hook path */
+/* A signal fell into our own section. That says nothing of where the program works: sections begin when the tick moves,
+ * and so do signals. So it only passes points, as the call's entry does. hook path */
 static HB_NOINLINE void hb_deferred(struct hb_tls *t, const void *frame) {
-  uint32_t ask = t->deferred & 0xff, rec_flags = t->deferred >> 8;
+  uint32_t ask = t->deferred;
   t->deferred = 0;
-  hb_take_sample(t, ask, 0, NULL, frame, rec_flags);
+  if (!t->local || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return;
+  if (ask == HB_ASK_PERIODIC) {
+    uint64_t cpu = hb_thread_cpu_ns(), weight = hb_points_pass(t, cpu, hb_stamp());
+    hb_emit_cpu(t, 0, t->left_pc, NULL, frame, HB_RECF_CONSUMED, cpu, weight);
+  } else {
+    hb_take_sample(t, ask, 0, NULL, frame, 0);
+  }
 }
 
 /* CPU time was burned up to or inside the call at whose hook the thread stands, and a sampling point may lie in it

@@ -45,10 +45,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "81caae59ae7178e976f9dbdcea2460f3fbc6524d20e39f4ad86e7cc434ac475f"
+const sourcesSHA256 = "ba1c371cae9bd20126ac03c1e8e6c367c7c48d3d79ff1f857c74c8c448142f6c"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "4a0bb56467a92da7e2e5a1f50be843ccffc630eaa79be53c16d469d1f157e64c",
+	"agent/hbagent_linux_amd64.so": "2160b28ae819eaae410eb15b7ab47fa524d270c718759ca72b0ff6c678556622",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }
