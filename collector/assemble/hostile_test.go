@@ -11,6 +11,7 @@ import (
 	"github.com/hbtrace/hbtrace/hooks"
 	"github.com/hbtrace/hbtrace/segment"
 	"github.com/hbtrace/hbtrace/trace"
+	"golang.org/x/sys/unix"
 )
 
 // checkEvent holds an event against what package trace says of it.
@@ -112,6 +113,58 @@ func FuzzRecords(f *testing.F) {
 			if m := k.table.Node(trace.StackID(id + 1)).Addr.Module; m != 0 && k.modules[m].ID != m {
 				t.Fatalf("node %d is in module %d, which was never announced", id+1, m)
 			}
+		}
+	})
+}
+
+// FuzzSlots gives the other side the segment's metadata while records come: header, process slots, thread slots and the
+// sub-buffers' control words. Patches are 2 bytes of offset/8 and 8 bytes of memory; three of them lie between two passes.
+func FuzzSlots(f *testing.F) {
+	g := newAgent(1, 1)
+	var records []byte
+	for _, r := range [][]byte{g.thread(10), g.procRec(10, 0, 0), g.sample(segment.SamplePeriodic, 0, 20, 3000, pcs(0x1001, 0x1002)), g.exit(50, 9000)} {
+		records = append(append(records, byte(len(r)/8)), r...)
+	}
+	f.Add([]byte{}, records)
+	var everywhere []byte
+	for off := range uint16(1200) {
+		everywhere = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint16(everywhere, off), 0x0000000300000002)
+	}
+	f.Add(everywhere, records)
+	f.Fuzz(func(t *testing.T, patches, in []byte) {
+		seg := newSegment(t)
+		meta := seg.Geometry().RingsOff
+		mem, err := unix.Mmap(seg.FD(), 0, int(meta), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Munmap(mem)
+		slotProc(seg, 0, 1, 10, 1, 10, 0, 0, 1, "/bin/app")
+		slotThread(seg, 0, 1, 1, 10, 2)
+		k := newKit(t, Config{Segment: seg, Maps: func(uint32) []MapsEntry { return []MapsEntry{{Lo: 0x100, Hi: 0x5000, Exec: true, Path: "/x"}} }})
+		for i := 0; len(patches) >= 10; i++ {
+			at := int(binary.LittleEndian.Uint16(patches)) * 8 % (len(mem) - 7)
+			copy(mem[at:at+8], patches[2:10])
+			patches = patches[10:]
+			if i%3 == 2 {
+				n := min(len(in), 200)
+				feed(in[:n], k)
+				in = in[n:]
+				k.EndPass()
+				k.Refresh()
+			}
+		}
+		feed(in, k)
+		k.EndPass()
+		k.Refresh()
+		k.ProcGone(1, 1000)
+		k.EndPass()
+		k.FinishOpen(math.MaxInt64 / 2)
+		for i := range k.events {
+			checkEvent(t, k, &k.events[i])
+		}
+		if len(k.threads) > 1000 || len(k.procs) > 1000 {
+			t.Fatalf("%d threads and %d processes of 8 slots each", len(k.threads), len(k.procs))
 		}
 	})
 }
