@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #define HB_ELF_MACHINE 62 /* EM_X86_64 */
+#define HB_VA_BITS 47 /* of a program's addresses */
 #define HB_VDSO_CLOCK "__vdso_clock_gettime"
 #define HB_HAVE_CYCLES 1
 

@@ -14,6 +14,8 @@
 
 #if defined(__x86_64__)
 #include "agent/arch_amd64.h"
+#elif defined(__aarch64__)
+#include "agent/arch_arm64.h"
 #else
 #error "no agent/arch_*.h for this architecture yet"
 #endif

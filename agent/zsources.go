@@ -45,7 +45,7 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "ba1c371cae9bd20126ac03c1e8e6c367c7c48d3d79ff1f857c74c8c448142f6c"
+const sourcesSHA256 = "4bf53a2b09fdbf5d255acf51f56006c625dcf4fab992bab4caf8ee3b8f073969"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{

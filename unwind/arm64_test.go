@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // agreesArm64 holds a rule against readelf's row, as agrees does.
@@ -104,5 +105,28 @@ func TestArm64RowsAgainstReadelf(t *testing.T) {
 				t.Errorf("%d rows compared, %d outermost, %d inexpressible, %d records could not be read", compared, ends, inexpressible, table.Stats.Bad)
 			}
 		})
+	}
+}
+
+// TestArm64Walks runs testdata/arm64.c under qemu, with return addresses that are signed.
+func TestArm64Walks(t *testing.T) {
+	qemu, err := exec.LookPath("qemu-aarch64")
+	if err != nil {
+		t.Skip("needs qemu-aarch64 (qemu-user)")
+	}
+	program := build(t, "aarch64-linux-gnu-gcc", "testdata/arm64.c", "arm64", "-std=gnu11", "-static", "-fno-optimize-sibling-calls",
+		"-mbranch-protection=standard", "-Wno-unused-const-variable")
+	p := startInside(t, nil, qemu, "-cpu", "max", program)
+	select {
+	case err := <-p.exited:
+		t.Logf("%s", tail(p.output.String()))
+		if err != nil {
+			t.Errorf("%v", err)
+		}
+		if !strings.Contains(p.output.String(), "signed 1") {
+			t.Error("return addresses were not signed")
+		}
+	case <-time.After(5 * time.Minute):
+		t.Fatalf("it does not end: %s", tail(p.output.String()))
 	}
 }

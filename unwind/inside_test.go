@@ -103,7 +103,11 @@ func (p *inside) publish(t testing.TB, list string) {
 		t.Fatal(err)
 	}
 	mem := make([]byte, 64<<20)
-	r, err := NewRegion(mem, 1, elf.EM_X86_64)
+	machine := elf.EM_X86_64
+	if filepath.Base(p.cmd.Path) == "qemu-aarch64" {
+		machine = elf.EM_AARCH64
+	}
+	r, err := NewRegion(mem, 1, machine)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,8 @@
 #include "unwind/modules.h"
 #if defined(__x86_64__)
 #include "unwind/table_amd64.h"
+#elif defined(__aarch64__)
+#include "unwind/table_arm64.h"
 #else
 #error "no unwind/table_*.h for this architecture yet"
 #endif
@@ -66,7 +68,7 @@ static const struct hb_modules *hb_modules_check(const struct hb_tables *r, uint
   uint64_t last = 0;
   for (uint32_t i = 0; i < l->count; i++) {
     uint64_t t = m[i].table;
-    if (m[i].lo < last || m[i].hi <= m[i].lo || m[i].hi >> 47) return NULL;
+    if (m[i].lo < last || m[i].hi <= m[i].lo || m[i].hi >> HB_VA_BITS) return NULL;
     last = m[i].hi;
     if (t && (t & 7 || t > r->bytes || !hb_table_check((const struct hb_table_head *)(r->base + t), r->bytes - t)))
       return NULL;
@@ -160,7 +162,7 @@ struct hb_cursor {
 HB_INLINE int hb_in(struct hb_range r, uintptr_t p) { return p - r.lo < r.hi - r.lo; }
 
 /* Code may be there, as far as an address tells. */
-HB_INLINE int hb_code_like(uintptr_t pc) { return pc - 0x10000 < ((uintptr_t)1 << 47) - 0x10000; }
+HB_INLINE int hb_code_like(uintptr_t pc) { return pc - 0x10000 < ((uintptr_t)1 << HB_VA_BITS) - 0x10000; }
 
 /* The rule of an ELF virtual address by number, -1 when there is none. signal-safe */
 HB_INLINE int64_t hb_table_row(const struct hb_table_head *h, uint64_t vaddr) {
@@ -271,7 +273,7 @@ static int hb_register(const struct hb_cursor *c, uint32_t column, uintptr_t *v)
     *v = c->sp;
   else if (column == HB_FP_COLUMN)
     *v = c->bp;
-  else if (c->file && c->exact && column < 16)
+  else if (c->file && c->exact && column < HB_FILE_COLUMNS)
     *v = c->file[hb_file_index(column)];
   else
     return 0;
@@ -285,14 +287,14 @@ static int hb_register(const struct hb_cursor *c, uint32_t column, uintptr_t *v)
  * walk, only about the stack that the walking thread runs on. signal-safe; about 100 ns a page */
 static uintptr_t hb_stack_probe(uintptr_t sp, uint32_t pages) {
   uintptr_t hi = sp & ~(uintptr_t)4095;
-  if (sp < 0x10000 || sp >> 47) return 0; /* a null pointer is not asked about: the kernel would not read it */
+  if (sp < 0x10000 || sp >> HB_VA_BITS) return 0; /* a null pointer is not asked about: the kernel would not read it */
   for (; pages && hb_readable8(hi); pages--) hi += 4096;
   return hi > sp ? hi : 0;
 }
 
 /* The interrupted registers become the frame. */
 static enum hb_walk_end hb_step_signal(const struct hb_unwind *u, struct hb_cursor *c) {
-  uintptr_t uc = c->sp;
+  uintptr_t uc = c->sp + HB_UC_AT;
   if (uc & 7 || uc > c->hi || c->hi - uc < HB_UC_BYTES) return HB_WALK_BOUNDS;
   if (c->signals++ >= HB_MAX_SIGNALS) return HB_WALK_LIMIT;
   const uint64_t *file = (const uint64_t *)(uc + HB_UC_FILE);
@@ -333,9 +335,25 @@ static enum hb_walk_end hb_step_ra(struct hb_cursor *c, uintptr_t ra, uintptr_t 
 }
 
 static enum hb_walk_end hb_step_to(struct hb_cursor *c, uintptr_t at, uintptr_t bp, uint32_t how) {
-  return hb_step_ra(c, *(const uintptr_t *)at, at, bp, how);
+  return hb_step_ra(c, hb_strip(*(const uintptr_t *)at), at, bp, how);
 }
 
+#if HB_RA_SAVED
+/* An interrupted instruction without a row: at a leaf's any instruction, and a function's first, the return address is
+ * still in its register. 0: it cannot tell. */
+static int hb_step_leaf(const struct hb_unwind *u, struct hb_cursor *c, enum hb_walk_end *end) {
+  if (hb_restorer_at(c->pc)) {
+    *end = hb_step_signal(u, c);
+    return 1;
+  }
+  if (!c->file) return 0;
+  uintptr_t ra = hb_strip(c->file[HB_FILE_RA]);
+  if (!hb_code_like(ra) || (ra >= c->sp && ra < c->hi) || !hb_after_call(ra)) return 0;
+  c->guessed = 1;
+  *end = hb_step_ra(c, ra, c->sp - 8, c->bp, HB_PC_GUESS);
+  return 1;
+}
+#else
 /* An interrupted instruction without a row. 0: it cannot tell. */
 static int hb_step_leaf(const struct hb_unwind *u, struct hb_cursor *c, enum hb_walk_end *end) {
   if (hb_restorer_at(c->pc)) {
@@ -357,6 +375,8 @@ static int hb_step_leaf(const struct hb_unwind *u, struct hb_cursor *c, enum hb_
   return 1;
 }
 
+#endif
+
 /* No row: by frame pointer, {caller's bp, return address}. */
 static enum hb_walk_end hb_step_chain(const struct hb_unwind *u, struct hb_cursor *c) {
   uintptr_t bp = c->bp;
@@ -368,6 +388,7 @@ static enum hb_walk_end hb_step_chain(const struct hb_unwind *u, struct hb_curso
   if (f[1] >= c->sp && f[1] < c->hi) return HB_WALK_UNKNOWN; /* no code on a stack */
   c->plain = !c->exact;
   c->bp_slot = bp;
+  if (HB_RA_SAVED) c->extra = bp + 8;
   enum hb_walk_end end = hb_step_to(c, bp + 8, f[0], HB_PC_FP);
   if (end == HB_WALK_ON) c->guessed = 1;
   return end;
@@ -441,7 +462,12 @@ static HB_NOINLINE enum hb_walk_end hb_step_slow(const struct hb_unwind *u, stru
   }
   c->plain = !c->exact && (r.kind == HB_RULE_SP || r.kind == HB_RULE_FP ||
                            (r.kind == HB_RULE_DEREF && r.index == HB_NO_INDEX));
-  if (r.kind == HB_RULE_LINK) return hb_step_ra(c, v, cfa - 8, bp, HB_PC_TABLE);
+  if (r.kind == HB_RULE_LINK) return hb_step_ra(c, hb_strip(v), cfa - 8, bp, HB_PC_TABLE);
+#if HB_RA_SAVED
+  c->extra = cfa + add; /* rules that use `add` for something else are not made for this machine */
+  if (!hb_stack_word(c, c->extra)) return HB_WALK_BOUNDS;
+  return hb_step_ra(c, hb_strip(*(const uintptr_t *)c->extra), cfa - 8, bp, HB_PC_TABLE);
+#endif
   return hb_step_to(c, cfa - 8, bp, HB_PC_TABLE);
 }
 
@@ -466,7 +492,12 @@ HB_INLINE int hb_step_fast(const struct hb_unwind *u, struct hb_rules *rules, ui
     if (HB_UNLIKELY(slot & 7 || slot - *sp > room - 8)) return 0;
     caller = *(const uintptr_t *)slot;
   }
+#if HB_RA_SAVED
+  if (!slot || fp == HB_WORD_FP_FP || slot - *sp > room - 16) return 0;
+  uintptr_t ra = hb_strip(*(const uintptr_t *)(slot + 8));
+#else
   uintptr_t ra = *(const uintptr_t *)(cfa - 8);
+#endif
   if (HB_UNLIKELY(!hb_code_like(ra))) return 0;
   *bp_slot = slot;
   *bp = caller;

@@ -11,9 +11,14 @@
 
 /* The kernel's struct ucontext lies at SP in a signal restorer: flags, link, stack (sp, flags, size), then the
  * register file of struct sigcontext: r8…r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip. */
+#define HB_UC_AT 0
 #define HB_UC_FILE 40
 #define HB_UC_BYTES (HB_UC_FILE + 17 * 8)
+#define HB_FILE_COLUMNS 16
+#define HB_RA_SAVED 0 /* calls leave the return address at CFA - 8 */
 enum { HB_FILE_BP = 10, HB_FILE_SP = 15, HB_FILE_PC = 16 };
+
+HB_INLINE uintptr_t hb_strip(uintptr_t ra) { return ra; } /* nothing signs return addresses */
 
 /* Index into that register file by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8…r15. signal-safe */
 HB_INLINE uint32_t hb_file_index(uint32_t column) {

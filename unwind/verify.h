@@ -82,7 +82,9 @@ struct hb_verified {
 #define HB_PC_BITS (((uint64_t)1 << HB_PC_SHIFT) - 1)
 
 HB_INLINE uint64_t hb_changed(const struct hb_read *r) { return *(const uint64_t *)r->at ^ r->value; }
+/* Where calls leave no return address at `at`, the word that it was saved in is among those read. */
 HB_INLINE uint64_t hb_returns_elsewhere(const struct hb_kept *f) {
+  if (HB_RA_SAVED) return 0;
   return *(const uint64_t *)f->at ^ (f->pc & HB_PC_BITS);
 }
 
@@ -154,6 +156,7 @@ static void hb_walk_verify(const struct hb_unwind *u, struct hb_cursor *c, const
         if (slot && !reads && HB_LIKELY(read < full)) {
           *read++ = (struct hb_read){slot, bp};
           reads = 1;
+          if (HB_RA_SAVED) *read++ = (struct hb_read){slot + 8, *(const uint64_t *)(slot + 8)}, reads = 2;
         } else if (slot && !reads) {
           reads = HB_NOT_PLAIN;
         }

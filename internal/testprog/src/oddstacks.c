@@ -82,6 +82,7 @@ __attribute__((noinline, noclone, optimize("no-omit-frame-pointer"))) static voi
 int main(void) {
   struct sigaction sa = {.sa_handler = on_usr1, .sa_flags = SA_ONSTACK};
   CHECK(sigaction(SIGUSR1, &sa, NULL) == 0);
+  ask(100000); /* an ordinary stack, to compare with */
   alternate(1 << 20, 0);
   raised_in(2000, 100001); /* deeper than could be found by asking for pages */
   alternate(1 << 18, SS_AUTODISARM);
