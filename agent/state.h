@@ -88,6 +88,24 @@ struct hb_lock_bucket {        /* one cache line; several locks may share it: re
   _Atomic uint64_t hot_tick;   /* tick of the last recorded wait for a lock */
 };
 
+/* Who wrote to a descriptor, and what polls are told (hooks/handoff.h). */
+#define HB_NOTES 256
+#define HB_WATCHES 512
+#define HB_PAIRS 64
+struct hb_note {
+  _Atomic uint64_t stamp;  /* when the last write to fd was begun; 0: none, or half-written */
+  _Atomic uint64_t before; /* the one before; UINT64_MAX: of another descriptor */
+  _Atomic uint32_t fd;     /* + 1 */
+  _Atomic uint32_t thread; /* uid */
+};
+struct hb_watch {
+  _Atomic uint64_t data;
+  _Atomic uint32_t epoll, fd; /* fd + 1 */
+};
+struct hb_pair { /* of sockets */
+  _Atomic uint64_t ino[2];
+};
+
 struct hb_wiped {
   _Atomic uint32_t alive; /* 1 in the process that attached or claimed; 0 in a fork child that has not yet */
   uint32_t pad[15];
@@ -97,6 +115,10 @@ struct hb_wiped {
   _Atomic uint32_t orphan_frees; /* of them in use; may be more for a moment */
   uint32_t pad2[15];
   struct hb_lock_bucket locks[HB_LOCK_BUCKETS];
+  struct hb_note notes[HB_NOTES];
+  struct hb_watch watches[HB_WATCHES];
+  struct hb_pair pairs[HB_PAIRS];
+  _Atomic uint32_t pairs_next;
 };
 
 /* sigaction as the kernel takes it */

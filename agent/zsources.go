@@ -21,6 +21,7 @@ var sources = []string{
 	"hooks/call.h",
 	"hooks/cond.h",
 	"hooks/exec.h",
+	"hooks/handoff.h",
 	"hooks/hold.h",
 	"hooks/jump.h",
 	"hooks/life.h",
@@ -45,10 +46,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "4bf53a2b09fdbf5d255acf51f56006c625dcf4fab992bab4caf8ee3b8f073969"
+const sourcesSHA256 = "f7da39b8a27196e385004048ad447d1e09c415f5e87327b00fb90f49978c0986"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "2160b28ae819eaae410eb15b7ab47fa524d270c718759ca72b0ff6c678556622",
+	"agent/hbagent_linux_amd64.so": "991b0236a3bdf8f8c68435ce82495ac213538ef75e6a1a404bfa4698dea63998",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

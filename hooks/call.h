@@ -4,6 +4,7 @@
 #ifndef HB_CALL_H
 #define HB_CALL_H
 
+#include "hooks/handoff.h"
 #include "hooks/wait.h"
 
 enum hb_hook_parks {
@@ -15,6 +16,8 @@ struct hb_call {
   struct hb_thread *slot; /* NULL: not recorded */
   struct hb_block block;
   uint64_t stamp;
+  const void *ready; /* polls: what they filled in */
+  uint64_t ready_n;
 };
 
 HB_INLINE void hb_call_enter(struct hb_call *c, uint32_t hook, uint64_t object, int parks, const void *frame) {
@@ -39,11 +42,19 @@ HB_INLINE void hb_call_enter(struct hb_call *c, uint32_t hook, uint64_t object, 
 }
 
 /* Longer than the threshold: an interval. hook path */
-static HB_NOINLINE void hb_call_slow(struct hb_tls *t, struct hb_thread *s, uint32_t hook, uint64_t object, int64_t e,
-                                     uint64_t ns, const void *frame) {
+static HB_NOINLINE void hb_call_slow(struct hb_tls *t, struct hb_thread *s, const struct hb_call *c, uint32_t hook,
+                                     uint64_t object, int64_t e, uint64_t ns, const void *frame) {
   hb_store_relaxed(&s->calls_slow, hb_load_relaxed(&s->calls_slow) + 1);
   uint32_t flags = e == -HB_EINTR ? HB_RECF_INTERRUPTED : e == -HB_EAGAIN ? HB_RECF_TIMEDOUT : e < 0 ? HB_RECF_FAILED : 0u;
   struct hb_interval i = {hook, flags, 0, 0, object, 0, 0, ns, e};
+  struct hb_from from;
+  hb_handoff(t, hook, object, e, c->stamp, c->ready, c->ready_n, &from);
+  if (from.thread) {
+    i.releaser = from.thread;
+    i.release_ns = hb_now_ns() - hb_stamp_ns(from.stamp, hb_stamp());
+    if (from.only) i.flags |= HB_RECF_ONLY;
+    if (from.fd != object) i.object2 = from.fd;
+  }
   hb_emit_interval(t, &i, frame);
 }
 
@@ -63,7 +74,7 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
   hb_store_relaxed(&s->in_hook, 0u);
   hb_store_relaxed(&s->calls, hb_load_relaxed(&s->calls) + 1);
   if (HB_UNLIKELY(stamp >= hb.call_threshold && (int64_t)stamp > 0))
-    hb_call_slow(t, s, hook, object, style == HB_ERRNO ? hb_result(r) : style == HB_ERROR ? -r : 0, hb_stamp_ns(0, stamp), frame);
+    hb_call_slow(t, s, c, hook, object, style == HB_ERRNO ? hb_result(r) : style == HB_ERROR ? -r : 0, hb_stamp_ns(0, stamp), frame);
 }
 
 /* The C name differs from the exported one, so that no header's declaration can disagree. */
@@ -81,15 +92,49 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
     return r;                                                                              \
   }
 
+/* One that writes: whoever waits for it finds the note (hooks/handoff.h). */
+#define HB_CALL_WRITE(type, symbol, params, args)                                          \
+  HB_EXPORT type hb_call_##symbol params __asm__(#symbol);                                 \
+  HB_EXPORT HB_NOINLINE type hb_call_##symbol params {                                     \
+    HB_UNWIND_SCOPE;                                                                       \
+    typedef type(*fn) params;                                                              \
+    fn real = HB_REAL(fn, symbol);                                                         \
+    struct hb_call c;                                                                      \
+    if (HB_UNLIKELY(!real)) return (type)hb_fail(HB_ENOSYS);                               \
+    hb_call_enter(&c, HB_HOOK_##symbol, FD, HB_PARKS_##symbol, HB_FRAME);                  \
+    if (HB_LIKELY(c.slot != NULL)) hb_note_write(hb_self(), FD, c.stamp);                  \
+    type r = real args;                                                                    \
+    if (HB_UNLIKELY(r <= 0) && c.slot) hb_note_undo(hb_self(), FD, c.stamp);               \
+    hb_call_leave(&c, HB_HOOK_##symbol, FD, (int64_t)r, HB_ERRNO, HB_FRAME);               \
+    return r;                                                                              \
+  }
+
+/* One that fills in what was ready. */
+#define HB_CALL_POLL(symbol, object, events, n, params, args)                              \
+  HB_EXPORT int hb_call_##symbol params __asm__(#symbol);                                  \
+  HB_EXPORT HB_NOINLINE int hb_call_##symbol params {                                      \
+    HB_UNWIND_SCOPE;                                                                       \
+    typedef int(*fn) params;                                                               \
+    fn real = HB_REAL(fn, symbol);                                                         \
+    struct hb_call c;                                                                      \
+    if (HB_UNLIKELY(!real)) return (int)hb_fail(HB_ENOSYS);                                \
+    c.ready = events;                                                                      \
+    c.ready_n = (uint64_t)(n);                                                             \
+    hb_call_enter(&c, HB_HOOK_##symbol, (uint64_t)(object), HB_PARKS_##symbol, HB_FRAME);  \
+    int r = real args;                                                                     \
+    hb_call_leave(&c, HB_HOOK_##symbol, (uint64_t)(object), r, HB_ERRNO, HB_FRAME);        \
+    return r;                                                                              \
+  }
+
 typedef int64_t hb_ssize;
 typedef const void *hb_src; /* pointers that we only pass on */
 typedef void *hb_dst;
 #define FD (uint32_t)fd
 
 HB_CALL(hb_ssize, read, FD, (int fd, hb_dst p, size_t n), (fd, p, n))
-HB_CALL(hb_ssize, write, FD, (int fd, hb_src p, size_t n), (fd, p, n))
+HB_CALL_WRITE(hb_ssize, write, (int fd, hb_src p, size_t n), (fd, p, n))
 HB_CALL(hb_ssize, readv, FD, (int fd, hb_src v, int n), (fd, v, n))
-HB_CALL(hb_ssize, writev, FD, (int fd, hb_src v, int n), (fd, v, n))
+HB_CALL_WRITE(hb_ssize, writev, (int fd, hb_src v, int n), (fd, v, n))
 HB_CALL(hb_ssize, pread, FD, (int fd, hb_dst p, size_t n, int64_t at), (fd, p, n, at))
 HB_CALL(hb_ssize, pwrite, FD, (int fd, hb_src p, size_t n, int64_t at), (fd, p, n, at))
 HB_CALL(hb_ssize, pread64, FD, (int fd, hb_dst p, size_t n, int64_t at), (fd, p, n, at))
@@ -102,10 +147,10 @@ HB_CALL(hb_ssize, recv, FD, (int fd, hb_dst p, size_t n, int flags), (fd, p, n, 
 HB_CALL(hb_ssize, recvfrom, FD, (int fd, hb_dst p, size_t n, int flags, hb_dst a, hb_dst l), (fd, p, n, flags, a, l))
 HB_CALL(hb_ssize, recvmsg, FD, (int fd, hb_dst m, int flags), (fd, m, flags))
 HB_CALL(int, recvmmsg, FD, (int fd, hb_dst m, unsigned n, int flags, hb_dst ts), (fd, m, n, flags, ts))
-HB_CALL(hb_ssize, send, FD, (int fd, hb_src p, size_t n, int flags), (fd, p, n, flags))
-HB_CALL(hb_ssize, sendto, FD, (int fd, hb_src p, size_t n, int flags, hb_src a, unsigned l), (fd, p, n, flags, a, l))
-HB_CALL(hb_ssize, sendmsg, FD, (int fd, hb_src m, int flags), (fd, m, flags))
-HB_CALL(int, sendmmsg, FD, (int fd, hb_dst m, unsigned n, int flags), (fd, m, n, flags))
+HB_CALL_WRITE(hb_ssize, send, (int fd, hb_src p, size_t n, int flags), (fd, p, n, flags))
+HB_CALL_WRITE(hb_ssize, sendto, (int fd, hb_src p, size_t n, int flags, hb_src a, unsigned l), (fd, p, n, flags, a, l))
+HB_CALL_WRITE(hb_ssize, sendmsg, (int fd, hb_src m, int flags), (fd, m, flags))
+HB_CALL_WRITE(int, sendmmsg, (int fd, hb_dst m, unsigned n, int flags), (fd, m, n, flags))
 HB_CALL(int, accept, FD, (int fd, hb_dst a, hb_dst l), (fd, a, l))
 HB_CALL(int, accept4, FD, (int fd, hb_dst a, hb_dst l, int flags), (fd, a, l, flags))
 HB_CALL(int, connect, FD, (int fd, hb_src a, unsigned l), (fd, a, l))
@@ -148,13 +193,13 @@ HB_CALL(int, __openat_2, 0, (int at, hb_src path, int flags), (at, path, flags))
 HB_CALL(int, __openat64_2, 0, (int at, hb_src path, int flags), (at, path, flags))
 HB_CALL(int, sync_file_range, FD, (int fd, int64_t at, int64_t n, unsigned flags), (fd, at, n, flags))
 
-HB_CALL(int, poll, 0, (hb_dst p, unsigned long n, int ms), (p, n, ms))
-HB_CALL(int, ppoll, 0, (hb_dst p, unsigned long n, hb_src ts, hb_src mask), (p, n, ts, mask))
+HB_CALL_POLL(poll, 0, p, n, (hb_dst p, unsigned long n, int ms), (p, n, ms))
+HB_CALL_POLL(ppoll, 0, p, n, (hb_dst p, unsigned long n, hb_src ts, hb_src mask), (p, n, ts, mask))
 HB_CALL(int, select, 0, (int n, hb_dst r_, hb_dst w_, hb_dst e_, hb_dst tv), (n, r_, w_, e_, tv))
 HB_CALL(int, pselect, 0, (int n, hb_dst r_, hb_dst w_, hb_dst e_, hb_src ts, hb_src mask), (n, r_, w_, e_, ts, mask))
-HB_CALL(int, epoll_wait, FD, (int fd, hb_dst ev, int n, int ms), (fd, ev, n, ms))
-HB_CALL(int, epoll_pwait, FD, (int fd, hb_dst ev, int n, int ms, hb_src mask), (fd, ev, n, ms, mask))
-HB_CALL(int, epoll_pwait2, FD, (int fd, hb_dst ev, int n, hb_src ts, hb_src mask), (fd, ev, n, ts, mask))
+HB_CALL_POLL(epoll_wait, FD, ev, n, (int fd, hb_dst ev, int n, int ms), (fd, ev, n, ms))
+HB_CALL_POLL(epoll_pwait, FD, ev, n, (int fd, hb_dst ev, int n, int ms, hb_src mask), (fd, ev, n, ms, mask))
+HB_CALL_POLL(epoll_pwait2, FD, ev, n, (int fd, hb_dst ev, int n, hb_src ts, hb_src mask), (fd, ev, n, ts, mask))
 
 HB_CALL(int, nanosleep, 0, (hb_src ts, hb_dst rest), (ts, rest))
 HB_CALL(int, usleep, 0, (unsigned us), (us))
@@ -179,13 +224,38 @@ HB_CALL(hb_ssize, __pread_chk, FD, (int fd, hb_dst p, size_t n, int64_t at, size
 HB_CALL(hb_ssize, __pread64_chk, FD, (int fd, hb_dst p, size_t n, int64_t at, size_t room), (fd, p, n, at, room))
 HB_CALL(hb_ssize, __recv_chk, FD, (int fd, hb_dst p, size_t n, size_t room, int flags), (fd, p, n, room, flags))
 HB_CALL(hb_ssize, __recvfrom_chk, FD, (int fd, hb_dst p, size_t n, size_t room, int flags, hb_dst a, hb_dst l), (fd, p, n, room, flags, a, l))
-HB_CALL(int, __poll_chk, 0, (hb_dst p, unsigned long n, int ms, size_t room), (p, n, ms, room))
-HB_CALL(int, __ppoll_chk, 0, (hb_dst p, unsigned long n, hb_src ts, hb_src mask, size_t room), (p, n, ts, mask, room))
+HB_CALL_POLL(__poll_chk, 0, p, n, (hb_dst p, unsigned long n, int ms, size_t room), (p, n, ms, room))
+HB_CALL_POLL(__ppoll_chk, 0, p, n, (hb_dst p, unsigned long n, hb_src ts, hb_src mask, size_t room), (p, n, ts, mask, room))
 
 HB_CALL(int, semop, 0, (int id, hb_dst ops, size_t n), (id, ops, n))
 HB_CALL(int, semtimedop, 0, (int id, hb_dst ops, size_t n, hb_src ts), (id, ops, n, ts))
 HB_CALL(hb_ssize, msgrcv, 0, (int id, hb_dst p, size_t n, long type, int flags), (id, p, n, type, flags))
 HB_CALL(int, msgsnd, 0, (int id, hb_src p, size_t n, int flags), (id, p, n, flags))
+
+/* Of these only what is needed later to tell ends apart is kept: nothing of it sleeps. */
+HB_EXPORT int hb_call_epoll_ctl(int epoll, int op, int fd, const struct hb_epoll_event *ev) __asm__("epoll_ctl");
+HB_EXPORT int hb_call_epoll_ctl(int epoll, int op, int fd, const struct hb_epoll_event *ev) {
+  typedef int (*fn)(int, int, int, const struct hb_epoll_event *);
+  fn real = HB_REAL(fn, epoll_ctl);
+  if (HB_UNLIKELY(!real)) return (int)hb_fail(HB_ENOSYS);
+  int r = real(epoll, op, fd, ev);
+  if (r == 0 && op != 2 /* EPOLL_CTL_DEL */ && ev && hb_load_relaxed(&hb.on)) hb_watch((uint32_t)epoll, (uint32_t)fd, ev->data);
+  return r;
+}
+
+HB_EXPORT int hb_call_socketpair(int domain, int type, int protocol, int *fds) __asm__("socketpair");
+HB_EXPORT int hb_call_socketpair(int domain, int type, int protocol, int *fds) {
+  typedef int (*fn)(int, int, int, int *);
+  fn real = HB_REAL(fn, socketpair);
+  struct hb_stat a, b;
+  if (HB_UNLIKELY(!real)) return (int)hb_fail(HB_ENOSYS);
+  int r = real(domain, type, protocol, fds);
+  if (r || !hb_load_relaxed(&hb.on) || hb_is_err(hb_sys2(HB_SYS_fstat, fds[0], &a)) || hb_is_err(hb_sys2(HB_SYS_fstat, fds[1], &b))) return r;
+  struct hb_pair *p = &hb.wiped->pairs[hb_add_relaxed(&hb.wiped->pairs_next, 1u) % HB_PAIRS];
+  hb_store_relaxed(&p->ino[0], a.ino);
+  hb_store_relaxed(&p->ino[1], b.ino);
+  return r;
+}
 
 /* Of fcntl only the waiting for a record lock sleeps: 7 is F_SETLKW, 38 F_OFD_SETLKW (asm-generic/fcntl.h). */
 #define HB_FCNTL(symbol)                                                                 \

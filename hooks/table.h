@@ -236,4 +236,7 @@ HB_HOOK(273, fflush,                   CALL,   ADDR, 0, "")
 HB_HOOK(274, fclose,                   CALL,   ADDR, 0, "")
 /* calls that can sleep: names */
 HB_HOOK(280, getaddrinfo,              CALL,   NONE, 1, "")
+/* what tells two ends of a channel */
+HB_HOOK(290, epoll_ctl,                LIFE,   FD,   0, "")
+HB_HOOK(291, socketpair,               LIFE,   NONE, 0, "")
 #undef HB_HOOK

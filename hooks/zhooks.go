@@ -5,7 +5,7 @@ package hooks
 import "github.com/hbtrace/hbtrace/trace"
 
 // tableSHA256 is the hash of the table.h that this file was made from.
-const tableSHA256 = "6fcb05eebdf94d2487b05a7ec1e67d82d5b8384965bd87bcc8fab972db524dc7"
+const tableSHA256 = "d3c69927c8f7ffd7eeaaa110d759e8a197b1983e7d5562edb9bea992639fdeb6"
 
 // The ids of hooks whose symbol begins with a letter; those that are aliases of another (_exit,
 // __read_chk) are in Table only.
@@ -196,6 +196,8 @@ const (
 	Fflush                   trace.HookID = 273
 	Fclose                   trace.HookID = 274
 	Getaddrinfo              trace.HookID = 280
+	EpollCtl                 trace.HookID = 290
+	Socketpair               trace.HookID = 291
 )
 
 // Table is every hook, by ascending id.
@@ -404,4 +406,6 @@ var Table = []Info{
 	{ID: 273, Name: "fflush", Class: ClassCall, Object: ObjectAddr, Parks: false, Version: ""},
 	{ID: 274, Name: "fclose", Class: ClassCall, Object: ObjectAddr, Parks: false, Version: ""},
 	{ID: 280, Name: "getaddrinfo", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
+	{ID: 290, Name: "epoll_ctl", Class: ClassLife, Object: ObjectFD, Parks: false, Version: ""},
+	{ID: 291, Name: "socketpair", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
 }

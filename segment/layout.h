@@ -259,6 +259,7 @@ struct hb_rec {
 #define HB_RECF_FAILED 8u    /* interval: the call returned another error */
 #define HB_RECF_STALE 32u    /* PERIODIC: the thread was not on a CPU when the signal was sent; its stack is where it was
                                 preempted */
+#define HB_RECF_ONLY 64u     /* interval of a call: nobody but `releaser` can have ended it */
 #define HB_RECF_UNWOUND 16u  /* interval: left by an exception, cancellation or longjmp */
 
 /* A stack as a delta against the stack in the same thread's previous stack-carrying record.
@@ -315,10 +316,10 @@ struct hb_rec_interval {
   struct hb_rec rec;
   uint64_t start_ns;
   uint64_t object;      /* lock or futex address, or descriptor, or 0 */
-  uint64_t object2;     /* cond_wait: the mutex */
+  uint64_t object2;     /* cond_wait: the mutex; a poll with a releaser: the descriptor that was ready */
   int64_t result;       /* return value, or -errno */
   uint32_t owner_tid;   /* lock owner's tid when the wait began; 0 = unknown or not a lock */
-  uint32_t releaser;    /* thread uid that let go last before the wait ended; 0 = unknown */
+  uint32_t releaser;    /* thread uid that let go last before the wait ended, or wrote what was waited for; 0 = unknown */
   uint64_t release_ns;  /* when it let go; 0 = unknown */
   struct hb_stack stack;
 };

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "c6abbdd15fa0d4b20e40cb700bb887ac11a241f07856a4df5e7e6b28579160ea"
+const layoutSHA256 = "f58681ed62d8947153a95e221792c0cd9c1d0c5fd73f6b5668940c7e405b31cd"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -38,6 +38,7 @@ const (
 	RecFlagTimedout        = 4                  // HB_RECF_TIMEDOUT
 	RecFlagFailed          = 8                  // HB_RECF_FAILED
 	RecFlagStale           = 32                 // HB_RECF_STALE
+	RecFlagOnly            = 64                 // HB_RECF_ONLY
 	RecFlagUnwound         = 16                 // HB_RECF_UNWOUND
 	StackFull              = 1                  // HB_STACK_FULL
 	StackNone              = 2                  // HB_STACK_NONE

@@ -88,13 +88,13 @@ type Event struct {
 	Count    uint32   // samples merged into this event; 1 for intervals
 	CPU      int64    // ns of thread CPU time this event stands for (KindCPU, KindThreadExit)
 	Object   uint64   // lock, futex or allocation address, or descriptor; KindCPU: return address of the call before the run of work, 0 unknown
-	Object2  uint64   // condition wait: the mutex
+	Object2  uint64   // condition wait: the mutex; poll with a Releaser: the descriptor that was ready
 	Size     uint64   // allocation: bytes asked for
 	Weight   uint64   // allocation: bytes this sample stands for; objects = Weight/Size
 	Debt     int64    // release: ns of delay caused
 	Result   int64    // interval: the call's return value or -errno
 	Owner    ThreadID // wait: who held the object when the wait began; 0 unknown
-	Releaser ThreadID // wait: who let go last before it ended; 0 unknown
+	Releaser ThreadID // wait: who let go last before it ended; call: who wrote what it waited for; 0 unknown
 	Release  Ns       // wait: when the releaser let go; release: when the lock had been taken (0 unknown)
 }
 

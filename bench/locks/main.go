@@ -36,6 +36,9 @@ func main() {
 	}
 }
 
+// reads are the calls that wait for what another thread writes.
+var reads = []string{"read", "epoll_wait"}
+
 // program is one source and its scenarios.
 type program struct {
 	source    string
@@ -45,7 +48,8 @@ type program struct {
 
 var programs = []program{
 	{"truth.c", []string{"gcc", "-O1", "-g", "-pthread", "-x", "c", "bench/locks/src/truth.c", "-o"},
-		[]string{"mutex", "rwlock", "condvar-inside", "condvar-outside", "semaphore", "barrier", "chain"}},
+		[]string{"mutex", "rwlock", "condvar-inside", "condvar-outside", "semaphore", "barrier", "chain",
+			"pipe", "eventfd", "socketpair", "tcp", "epoll-pipe", "epoll-eventfd"}},
 	{"truth.rs", []string{"rustc", "--edition=2021", "-O", "-g", "bench/locks/src/truth.rs", "-o"}, []string{"mutex", "condvar", "park", "mpsc"}},
 	{"truth.cc", []string{"g++", "-std=c++20", "-O1", "-g", "-pthread", "bench/locks/src/truth.cc", "-o"}, []string{"atomic-wait"}},
 }
@@ -163,7 +167,7 @@ func compare(truth, recording string) (*result, error) {
 		if e.Kind == trace.KindHold {
 			holds[ended{e.Thread, e.Time}] = e.Stack
 		}
-		if e.Kind == trace.KindWait {
+		if e.Kind == trace.KindWait || e.Kind == trace.KindCall && slices.Contains(reads, src.Meta().Hooks[e.Hook].Name) {
 			waits[tids[e.Thread]] = append(waits[tids[e.Thread]], *e)
 		}
 		return nil

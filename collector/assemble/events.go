@@ -199,13 +199,15 @@ func (a *Assembler) interval(t *thread, h *segment.Rec, rec []byte, e *trace.Eve
 	e.Object, e.Object2, e.Result = r.Object, r.Object2, r.Result
 	hook, _ := hooks.ByID(e.Hook)
 	e.Kind = trace.KindCall
+	if e.Releaser = a.ref(r.Releaser); e.Releaser != 0 {
+		e.Release = trace.Ns(min(r.ReleaseNs, h.TimeNs))
+	}
 	if hook.Class.Waits() {
 		e.Kind = trace.KindWait
 		e.Owner = a.tid(t.proc, r.OwnerTID, e.Start)
-		if e.Releaser = a.ref(r.Releaser); e.Releaser != 0 {
-			e.Release = trace.Ns(min(r.ReleaseNs, h.TimeNs))
-		}
 		a.join(t, hook, e)
+	} else if e.Releaser != 0 && h.Flags&segment.RecFlagOnly != 0 {
+		e.Flags |= trace.FlagCertain
 	}
 	t.noteEnter(e)
 	a.emit(t, e)

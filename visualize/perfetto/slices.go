@@ -52,7 +52,7 @@ func (w *writer) Interval(iv *spans.Interval) error {
 	if err := w.finish(q, pkt, ev); err != nil {
 		return err
 	}
-	if e.Kind == trace.KindWait && e.Releaser != 0 {
+	if e.Releaser != 0 {
 		if err := w.arrow(q, iv); err != nil {
 			return err
 		}

@@ -11,6 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <arpa/inet.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -170,6 +174,44 @@ static void *barrier_body(void *arg) {
   return NULL;
 }
 
+/* One thread reads what one of two others writes, in turns, through a channel of the scenario's kind. */
+static int channel[2]; /* to read from, to write to */
+static int open_channel(void) {
+  if (strstr(scenario, "eventfd")) return channel[0] = channel[1] = eventfd(0, 0), channel[0] < 0;
+  if (!strcmp(scenario, "socketpair")) return socketpair(AF_UNIX, SOCK_STREAM, 0, channel);
+  if (strcmp(scenario, "tcp")) return pipe(channel);
+  struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t n = sizeof a;
+  int l = socket(AF_INET, SOCK_STREAM, 0);
+  channel[1] = socket(AF_INET, SOCK_STREAM, 0);
+  if (bind(l, (void *)&a, n) || listen(l, 1) || getsockname(l, (void *)&a, &n) || connect(channel[1], (void *)&a, n)) return 1;
+  return (channel[0] = accept(l, NULL, NULL)) < 0;
+}
+static atomic_int taken_turn;
+static void *channel_body(void *arg) {
+  int self = (int)(intptr_t)arg, polls = !strncmp(scenario, "epoll", 5), epoll = -1;
+  unsigned seed = (unsigned)self + 1;
+  struct epoll_event e = {.events = EPOLLIN, .data.ptr = &e};
+  if (self == 0 && polls && ((epoll = epoll_create1(0)) < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, channel[0], &e))) exit(1);
+  for (int i = 0; i < rounds; i++) {
+    uint64_t v = 1;
+    if (self == 0) {
+      uint64_t t = now();
+      if (polls && epoll_wait(epoll, &e, 1, -1) != 1) exit(1);
+      if (polls) waited(self, t, NULL, last);
+      if (read(channel[0], &v, sizeof v) != sizeof v) exit(1);
+      if (!polls) waited(self, t, NULL, last);
+      taken_turn = i + 1;
+    } else if (i % 2 == self - 1) {
+      while (taken_turn < i) usleep(50); /* nobody writes ahead */
+      usleep(random_us(&seed, 300, 800));
+      last = tid();
+      if (write(channel[1], &v, sizeof v) != sizeof v) exit(1);
+    }
+  }
+  return NULL;
+}
+
 /* Five threads: each takes its own lock, then wants the next one's; the last sleeps with its lock held. */
 static pthread_mutex_t chain[5] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
                                    PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
@@ -204,9 +246,11 @@ int main(int argc, char **argv) {
     int threads;
   } all[] = {{"mutex", mutex_body, 4},     {"rwlock", rwlock_body, 5}, {"condvar-inside", cond_body, 2},
              {"condvar-outside", cond_body, 2}, {"semaphore", sem_body, 2}, {"barrier", barrier_body, 4},
-             {"chain", chain_body, 5}};
+             {"chain", chain_body, 5},  {"pipe", channel_body, 3}, {"eventfd", channel_body, 3}, {"socketpair", channel_body, 3},
+             {"tcp", channel_body, 3},  {"epoll-pipe", channel_body, 3}, {"epoll-eventfd", channel_body, 3}};
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
     if (strcmp(all[k].name, scenario)) continue;
+    if (all[k].body == channel_body && open_channel()) return 1;
     inside = strcmp(scenario, "condvar-outside") != 0;
     sem_init(&sem, 0, 0);
     pthread_barrier_init(&barrier, NULL, (unsigned)all[k].threads);

@@ -1,0 +1,173 @@
+/* handoff.h: who wrote what another thread of the process waited for, through a pipe, an eventfd, a pair of sockets or a
+ * connection of the process to itself.
+ *
+ * Every write leaves a note by its descriptor {stamp, thread}: a few stores, no clock of its own. A read or a poll that was
+ * long enough to be recorded looks for notes of its time, and asks the kernel whether the descriptor written to is the
+ * other end of its own: nothing is asked in calls that did not wait.
+ *   pipe      both ends have one inode
+ *   eventfd   the same descriptor
+ *   sockets   each one's name is the other's peer; ends of socketpair(2), which have none, are remembered by inode
+ * A poll says which descriptor was ready; an epoll instance gives back what it was told by epoll_ctl(2), which is remembered.
+ * A note says which write came last; when there was another on the descriptor since the wait began, the edge is not the only one.
+ *
+ * Not covered: other processes (notes are this one's), duplicated eventfds, named sockets of the Unix domain, select(2),
+ * writes by sendfile, splice or io_uring, more than HB_NOTES descriptors written to at once (the note is overwritten). */
+#ifndef HB_HANDOFF_H
+#define HB_HANDOFF_H
+
+#include "agent/real.h"
+
+#define HB_HANDOFF_TRIES 8 /* notes that are asked about for one wait, at half a microsecond each */
+
+struct hb_from {
+  uint32_t thread; /* uid; 0: nobody was found */
+  uint32_t fd;     /* through which of the waiter's descriptors */
+  uint64_t stamp;  /* when the write was begun */
+  int only;        /* no other write to it came since the wait began */
+};
+
+/* About to write. hook path */
+HB_INLINE void hb_note_write(struct hb_tls *t, uint32_t fd, uint64_t stamp) {
+  struct hb_note *n = &hb.wiped->notes[fd % HB_NOTES];
+  uint32_t had = hb_load_relaxed(&n->fd);
+  uint64_t before = hb_load_relaxed(&n->stamp);
+  hb_store_relaxed(&n->stamp, (uint64_t)0);
+  hb_store_release(&n->before, had == fd + 1 ? before : had ? UINT64_MAX : 0);
+  hb_store_relaxed(&n->fd, fd + 1);
+  hb_store_relaxed(&n->thread, t->uid);
+  hb_store_release(&n->stamp, stamp);
+}
+
+/* It wrote nothing. hook path */
+HB_INLINE void hb_note_undo(struct hb_tls *t, uint32_t fd, uint64_t stamp) {
+  struct hb_note *n = &hb.wiped->notes[fd % HB_NOTES];
+  if (hb_load_relaxed(&n->stamp) == stamp && hb_load_relaxed(&n->thread) == t->uid) hb_store_relaxed(&n->stamp, (uint64_t)0);
+}
+
+enum { HB_S_IFMT = 0170000, HB_S_IFIFO = 0010000, HB_S_IFSOCK = 0140000 };
+struct hb_stat { /* of struct stat, what is looked at */
+  uint64_t dev, ino, nlink;
+  uint32_t mode;
+  uint32_t rest[29];
+};
+_Static_assert(sizeof(struct hb_stat) == 144, "the kernel's struct stat");
+
+struct hb_name { /* a socket's address */
+  uint32_t bytes;
+  union {
+    uint16_t family;
+    uint8_t b[128];
+  };
+};
+
+/* hook path */
+static int hb_name_of(long call, uint32_t fd, struct hb_name *n) {
+  n->bytes = sizeof n->b;
+  return !hb_is_err(hb_sys3(call, fd, n->b, &n->bytes)) && n->bytes <= sizeof n->b;
+}
+
+static int hb_name_same(const struct hb_name *x, const struct hb_name *y) {
+  if (x->bytes != y->bytes) return 0;
+  for (uint32_t i = 0; i < x->bytes; i++)
+    if (x->b[i] != y->b[i]) return 0;
+  return 1;
+}
+
+/* Are these sockets each other's peers? hook path */
+static int hb_peers(uint32_t fd, const struct hb_stat *a, uint32_t other, const struct hb_stat *b) {
+  for (int i = 0; i < HB_PAIRS; i++) {
+    uint64_t x = hb_load_relaxed(&hb.wiped->pairs[i].ino[0]), y = hb_load_relaxed(&hb.wiped->pairs[i].ino[1]);
+    if ((x == a->ino && y == b->ino) || (x == b->ino && y == a->ino)) return 1;
+  }
+  struct hb_name mine, its;
+  if (!hb_name_of(HB_SYS_getsockname, fd, &mine) || (mine.family != 2 && mine.family != 10) /* AF_INET, AF_INET6 */ ||
+      !hb_name_of(HB_SYS_getpeername, other, &its) || !hb_name_same(&mine, &its))
+    return 0;
+  return hb_name_of(HB_SYS_getpeername, fd, &mine) && hb_name_of(HB_SYS_getsockname, other, &its) && hb_name_same(&mine, &its);
+}
+
+/* Who wrote to the other end of fd since `from`, as far as it can be told. hook path; keeps errno */
+static void hb_handoff_fd(struct hb_tls *t, uint32_t fd, uint64_t from, struct hb_from *out) {
+  struct hb_stat mine, its;
+  int tries = 0, asked = 0, found = 0;
+  for (uint32_t i = 0; i < HB_NOTES && tries < HB_HANDOFF_TRIES; i++) {
+    struct hb_note *n = &hb.wiped->notes[i];
+    uint64_t stamp = hb_load_acquire(&n->stamp);
+    if ((int64_t)(stamp - from) <= 0 || !stamp) continue;
+    uint32_t other = hb_load_relaxed(&n->fd) - 1, by = hb_load_relaxed(&n->thread);
+    uint64_t before = hb_load_relaxed(&n->before);
+    hb_compiler_barrier();
+    if (by == t->uid || hb_load_acquire(&n->stamp) != stamp) continue;
+    if (!asked++ && hb_is_err(hb_sys2(HB_SYS_fstat, fd, &mine))) return;
+    tries++;
+    if (hb_is_err(hb_sys2(HB_SYS_fstat, other, &its))) continue;
+    uint32_t type = mine.mode & HB_S_IFMT;
+    if (type != (its.mode & HB_S_IFMT)) continue;
+    int is = type == HB_S_IFIFO   ? mine.ino == its.ino && mine.dev == its.dev
+             : type == HB_S_IFSOCK ? fd != other && hb_peers(fd, &mine, other, &its)
+                                   : type == 0 && fd == other; /* no type: eventfd */
+    if (!is) continue;
+    if (!found++ || stamp < out->stamp) {
+      *out = (struct hb_from){by, fd, stamp, (int64_t)(before - from) <= 0};
+    }
+  }
+  if (found > 1 || tries == HB_HANDOFF_TRIES) out->only = 0;
+}
+
+/* ---- what was ready ---- */
+
+struct hb_pollfd {
+  int fd;
+  int16_t events, revents;
+};
+struct hb_epoll_event {
+  uint32_t events;
+  uint64_t data;
+} __attribute__((packed));
+
+HB_INLINE struct hb_watch *hb_watch_at(uint32_t epoll, uint64_t data) {
+  uint64_t h = (data ^ (uint64_t)epoll << 48) * 0x9e3779b97f4a7c15ull;
+  return &hb.wiped->watches[h >> 32 & (HB_WATCHES - 1)];
+}
+
+/* What an epoll instance was told to give back for a descriptor. hook path */
+static void hb_watch(uint32_t epoll, uint32_t fd, uint64_t data) {
+  struct hb_watch *w = hb_watch_at(epoll, data);
+  hb_store_relaxed(&w->epoll, epoll);
+  hb_store_relaxed(&w->fd, fd + 1);
+  hb_store_release(&w->data, data);
+}
+
+enum { HB_READY_EACH = 4 /* descriptors of one poll that are looked at */ };
+
+/* Who ended a wait that is to be recorded. ready, n: pollfds or epoll's events; r: what the call returned. hook path */
+static void hb_handoff(struct hb_tls *t, uint32_t hook, uint64_t object, int64_t r, uint64_t from, const void *ready, uint64_t n,
+                       struct hb_from *out) {
+  out->thread = 0;
+  if (r <= 0) return;
+  switch (hook) {
+    case HB_HOOK_read: case HB_HOOK_readv: case HB_HOOK___read_chk: case HB_HOOK_recv: case HB_HOOK_recvfrom:
+    case HB_HOOK_recvmsg: case HB_HOOK___recv_chk: case HB_HOOK___recvfrom_chk:
+      hb_handoff_fd(t, (uint32_t)object, from, out);
+      return;
+    case HB_HOOK_poll: case HB_HOOK_ppoll: case HB_HOOK___poll_chk: case HB_HOOK___ppoll_chk: {
+      const struct hb_pollfd *p = ready;
+      int seen = 0;
+      for (uint64_t i = 0; p && i < n && seen < HB_READY_EACH && !out->thread; i++)
+        if (p[i].revents & 1 /* POLLIN */ && ++seen) hb_handoff_fd(t, (uint32_t)p[i].fd, from, out);
+      return;
+    }
+    case HB_HOOK_epoll_wait: case HB_HOOK_epoll_pwait: case HB_HOOK_epoll_pwait2: {
+      const struct hb_epoll_event *p = ready;
+      for (int64_t i = 0; p && i < r && i < HB_READY_EACH && !out->thread; i++) {
+        const struct hb_watch *w = hb_watch_at((uint32_t)object, p[i].data);
+        if (hb_load_acquire(&w->data) == p[i].data && hb_load_relaxed(&w->epoll) == (uint32_t)object && hb_load_relaxed(&w->fd))
+          hb_handoff_fd(t, hb_load_relaxed(&w->fd) - 1, from, out);
+      }
+      return;
+    }
+    default: return;
+  }
+}
+
+#endif
