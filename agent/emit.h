@@ -278,7 +278,7 @@ static uint32_t hb_taken_delta(const struct hb_tls *t, const struct hb_hold *hol
 /* Something was let go while somebody waited. time_ns is that of the baton, so that the waiter's record and this
  * one can be joined exactly. Without a stack when debt_ns is 0: one that caused little delay. hold: where it was taken,
  * NULL unknown, and how long ago. hook path */
-static HB_NOINLINE void hb_emit_release(struct hb_tls *t, uint32_t hook, uint64_t object, uint64_t time_ns, uint64_t debt_ns,
+static HB_NOINLINE void hb_emit_release(struct hb_tls *t, uint32_t hook, uint32_t flags, uint64_t object, uint64_t time_ns, uint64_t debt_ns,
                                         uint32_t woken, const struct hb_hold *hold, uint64_t held_ns, const void *frame) {
   if (!hb_thread_ready(t) || !hb_load_relaxed(&hb.header->recording)) return;
   if (HB_UNLIKELY(!hb_begin(t))) return;
@@ -286,7 +286,7 @@ static HB_NOINLINE void hb_emit_release(struct hb_tls *t, uint32_t hook, uint64_
   if (hold && hold->object != object) hold = NULL; /* a handler's lock took the place meanwhile */
   struct hb_rec_release r;
   struct hb_stack_taken x;
-  hb_rec_init(&r.rec, HB_REC_RELEASE, hook, 0, time_ns);
+  hb_rec_init(&r.rec, HB_REC_RELEASE, hook, flags, time_ns);
   r.object = object;
   r.debt_ns = debt_ns;
   r.acquired_ns = hold && held_ns < time_ns ? time_ns - held_ns : 0;

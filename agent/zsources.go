@@ -46,10 +46,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "f7da39b8a27196e385004048ad447d1e09c415f5e87327b00fb90f49978c0986"
+const sourcesSHA256 = "4d9def80a95e495b925f1f8a2e231843407dffb881de90b3655946f341b7d8f7"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "991b0236a3bdf8f8c68435ce82495ac213538ef75e6a1a404bfa4698dea63998",
+	"agent/hbagent_linux_amd64.so": "c1ef16c5d5d34ff0b007fbbc8a625581e6f0acf111be165ed7da383fdad01ea7",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

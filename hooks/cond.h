@@ -15,7 +15,7 @@ static HB_NOINLINE void hb_cond_lets_go(uint64_t m, int waited, uint32_t hook, c
   uint32_t waiting = hb_waiters(m);
   if (waiting || waited) {
     uint64_t now = 0, held_ns = hb_held_ns(hold), debt = hb_release_begin(t, m, held_ns, &now);
-    if (debt) hb_emit_release(t, hook, m, now, debt, waiting, hold, held_ns, frame);
+    if (debt) hb_emit_release(t, hook, 0u, m, now, debt, waiting, hold, held_ns, frame);
   }
   if (hold) hold->object = 0;
 }
@@ -64,12 +64,16 @@ HB_EXPORT HB_NOINLINE int pthread_cond_clockwait(void *c, void *m, int clock, co
 
 /* Waking somebody who waits is never gated, since joins of waits and wake-ups need every one; the record carries the
  * waker's stack when the delay that it ended is worth one. Written after the call, so that nobody waits for it. hook path */
-static HB_NOINLINE int hb_wake_long(hb_lock_fn real, uint32_t hook, void *object) {
+static HB_NOINLINE int hb_wake_long(hb_lock_fn real, uint32_t hook, void *object, uint32_t shared) {
   struct hb_tls *t = hb_self();
-  uint32_t waiting = hb_waiters((uint64_t)object);
+  uint32_t waiting = shared ? shared : hb_waiters((uint64_t)object);
   uint64_t now = 0, debt = hb_release_begin(t, (uint64_t)object, UINT64_MAX, &now);
   int r = real(object);
-  if (now && hb.features & HB_FEATURE_LOCK) hb_emit_release(t, hook, (uint64_t)object, now, debt, waiting, NULL, 0, HB_FRAME);
+  if (now && shared && debt == 0 && t->wait_threshold_ns <= hb.lock_threshold_ns) { /* of what others waited nothing is known */
+    debt = 1;
+    hb_wait_adapt(t);
+  }
+  if (now && hb.features & HB_FEATURE_LOCK) hb_emit_release(t, hook, shared ? HB_RECF_SHARED : 0u, (uint64_t)object, now, debt, waiting, NULL, 0, HB_FRAME);
   return r;
 }
 
@@ -78,13 +82,25 @@ static HB_NOINLINE int hb_wake_long(hb_lock_fn real, uint32_t hook, void *object
     hb_lock_fn real = HB_REAL(hb_lock_fn, symbol);                            \
     if (HB_UNLIKELY(!real)) return HB_ENOSYS;                                 \
     if (HB_LIKELY(hb_waiters((uint64_t)object) == 0)) return real(object);    \
-    return hb_wake_long(real, HB_HOOK_##symbol, object);                      \
+    return hb_wake_long(real, HB_HOOK_##symbol, object, 0);                   \
   }
 HB_WAKE(HB_VERSIONED(pthread_cond_signal), pthread_cond_signal)
 HB_WAKE(HB_VERSIONED(pthread_cond_broadcast), pthread_cond_broadcast)
-HB_WAKE(sem_post, sem_post)
 
-/* ---- semaphores: the value is the first word on glibc (64-bit) and musl ---- */
+/* ---- semaphores: the value is the first word on glibc (64-bit) and musl. On glibc (internaltypes.h, struct new_sem) the number
+ * of waiters is the second, and the third is 128 where processes share it: then they may wait in any of them ---- */
+
+HB_INLINE uint32_t hb_sem_shared(const void *s) {
+  return hb.is_glibc && hb_load_relaxed((const _Atomic uint32_t *)s + 2) == 128;
+}
+
+HB_EXPORT int sem_post(void *s) {
+  hb_lock_fn real = HB_REAL(hb_lock_fn, sem_post);
+  if (HB_UNLIKELY(!real)) return HB_ENOSYS;
+  uint32_t waiting = hb_sem_shared(s) ? hb_load_relaxed((const _Atomic uint32_t *)s + 1) : 0;
+  if (HB_LIKELY((waiting | hb_waiters((uint64_t)s)) == 0)) return real(s);
+  return hb_wake_long(real, HB_HOOK_sem_post, s, waiting);
+}
 
 HB_INLINE int hb_sem_free(const void *s) { return (int32_t)hb_load_relaxed((const _Atomic uint32_t *)s) > 0; }
 
@@ -96,7 +112,7 @@ HB_INLINE int hb_sem_free(const void *s) { return (int32_t)hb_load_relaxed((cons
     hb_wait_begin(&w, HB_HOOK_##symbol, (uint64_t)(s), 0, HB_FRAME);                        \
     int r = (call);                                                                         \
     int64_t e = w.slot ? hb_result(r) : r;                                                  \
-    hb_wait_end(&w, HB_HOOK_##symbol, (uint64_t)(s), 0, e, hb_result_flags(e), HB_FRAME);   \
+    hb_wait_end(&w, HB_HOOK_##symbol, (uint64_t)(s), 0, e, hb_result_flags(e) | (hb_sem_shared(s) ? HB_RECF_SHARED : 0u), HB_FRAME); \
     return r;                                                                               \
   } while (0)
 
@@ -151,7 +167,7 @@ static void hb_join_release(struct hb_tls *t) {
   if (hb_waiters(self) == 0 || !hb_thread_ready(t)) return;
   uint64_t now = hb_now_ns();
   hb_baton_leave(&hb.wiped->locks[hb_bucket(self)], self, now, t->uid);
-  hb_emit_release(t, HB_HOOK_pthread_exit, self, now, 1, 1, NULL, 0, HB_FRAME); /* a debt of 1: with its stack */
+  hb_emit_release(t, HB_HOOK_pthread_exit, 0u, self, now, 1, 1, NULL, 0, HB_FRAME); /* a debt of 1: with its stack */
   hb_compiler_barrier(); /* no tail call: the frame must still be there */
 }
 
@@ -179,7 +195,7 @@ static HB_NOINLINE long hb_futex_wake(long n, long a, long b, long c, long d, lo
   uint64_t now = 0, debt = hb_waiters((uint64_t)a) ? hb_release_begin(t, (uint64_t)a, UINT64_MAX, &now) : 0;
   long r = ((hb_syscall_fn)hb_real.syscall)(n, a, b, c, d, e, f);
   if (r > 0 && now && hb.features & HB_FEATURE_LOCK)
-    hb_emit_release(t, HB_HOOK_futex_wake, (uint64_t)a, now, debt, (uint32_t)r, NULL, 0, HB_FRAME);
+    hb_emit_release(t, HB_HOOK_futex_wake, 0u, (uint64_t)a, now, debt, (uint32_t)r, NULL, 0, HB_FRAME);
   return r;
 }
 

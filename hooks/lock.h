@@ -132,7 +132,7 @@ static HB_NOINLINE int hb_unlock_long(hb_lock_fn real, uint32_t hook, void *m, i
   }
   uint64_t now = 0, held_ns = hb_held_ns(hold), debt = hb_release_begin(t, (uint64_t)m, held_ns, &now);
   int r = real(m); /* from here on m may be gone: only our own tables are touched */
-  if (HB_UNLIKELY(debt && r == 0)) hb_emit_release(t, hook, (uint64_t)m, now, debt, waiting, hold, held_ns, HB_FRAME);
+  if (HB_UNLIKELY(debt && r == 0)) hb_emit_release(t, hook, 0u, (uint64_t)m, now, debt, waiting, hold, held_ns, HB_FRAME);
   if (hold && r == 0 && hold->object == (uint64_t)m) hold->object = 0;
   return r;
 }

@@ -259,6 +259,7 @@ struct hb_rec {
 #define HB_RECF_FAILED 8u    /* interval: the call returned another error */
 #define HB_RECF_STALE 32u    /* PERIODIC: the thread was not on a CPU when the signal was sent; its stack is where it was
                                 preempted */
+#define HB_RECF_SHARED 128u   /* interval, release: the object lies in memory that processes share */
 #define HB_RECF_ONLY 64u     /* interval of a call: nobody but `releaser` can have ended it */
 #define HB_RECF_UNWOUND 16u  /* interval: left by an exception, cancellation or longjmp */
 

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "f58681ed62d8947153a95e221792c0cd9c1d0c5fd73f6b5668940c7e405b31cd"
+const layoutSHA256 = "db9a555a1b687865004d5b68735ca272dba158af44276eed2a50434ad5118e53"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -38,6 +38,7 @@ const (
 	RecFlagTimedout        = 4                  // HB_RECF_TIMEDOUT
 	RecFlagFailed          = 8                  // HB_RECF_FAILED
 	RecFlagStale           = 32                 // HB_RECF_STALE
+	RecFlagShared          = 128                // HB_RECF_SHARED
 	RecFlagOnly            = 64                 // HB_RECF_ONLY
 	RecFlagUnwound         = 16                 // HB_RECF_UNWOUND
 	StackFull              = 1                  // HB_STACK_FULL

@@ -22,7 +22,7 @@ func (a *Assembler) arrived(t *thread, h *segment.Rec, rec []byte) bool {
 	case segment.RecTypeRelease:
 		var r segment.RecRelease
 		if t != nil && t.proc != nil && r.Decode(rec) {
-			a.wakes.released(t.proc.uid, r.Object, uint32(t.meta.ID), trace.Ns(h.TimeNs))
+			a.wakes.released(a.sharing(t.proc, h.Flags), r.Object, uint32(t.meta.ID), trace.Ns(h.TimeNs))
 		}
 	case segment.RecTypeThreadExit:
 		if t != nil && t.proc != nil {
@@ -205,7 +205,7 @@ func (a *Assembler) interval(t *thread, h *segment.Rec, rec []byte, e *trace.Eve
 	if hook.Class.Waits() {
 		e.Kind = trace.KindWait
 		e.Owner = a.tid(t.proc, r.OwnerTID, e.Start)
-		a.join(t, hook, e)
+		a.join(t, hook, a.sharing(t.proc, h.Flags), e)
 	} else if e.Releaser != 0 && h.Flags&segment.RecFlagOnly != 0 {
 		e.Flags |= trace.FlagCertain
 	}

@@ -2,12 +2,13 @@
 //
 // A lock's hand-over is known exactly: the agent leaves the releaser's name with the lock, and the last one who
 // let go before the wait ended is the one. For condition variables, semaphores and futexes there may be several
-// candidates; the join is certain when exactly one release of the object by another thread overlaps the wait.
-// Nothing is guessed among several.
+// candidates; the join is certain when exactly one release of the object by another thread overlaps the wait. Of several
+// the latest is named, with their number.
 package assemble
 
 import (
 	"github.com/hbtrace/hbtrace/hooks"
+	"github.com/hbtrace/hbtrace/segment"
 	"github.com/hbtrace/hbtrace/trace"
 )
 
@@ -27,8 +28,28 @@ const (
 
 type objectKey struct {
 	object uint64
-	proc   uint32
+	proc   uint32 // whose memory: sharing
 }
+
+// sharing is the process in whose memory an object of p lies: p itself, or, where processes share it, the oldest that p
+// was forked from without an exec: what it had mapped lies at the same address in all of them. What each of them mapped by
+// itself does not: of such objects nothing is joined. 0 unknown.
+func (a *Assembler) sharing(p *process, flags uint8) uint32 {
+	if p == nil {
+		return 0
+	}
+	for range maxForks {
+		up := a.procs[p.parentUID]
+		if flags&segment.RecFlagShared == 0 || !p.meta.Forked || up == nil {
+			break
+		}
+		p = up
+	}
+	return p.uid
+}
+
+// maxForks is how many generations are looked back.
+const maxForks = 64
 
 // releases are the newest ones of an object.
 type releases struct {
@@ -106,7 +127,7 @@ func (w *wakes) dropped(moving *releases) {
 }
 
 // join fills in who ended a wait, and whether that is certain.
-func (a *Assembler) join(t *thread, hook hooks.Info, e *trace.Event) {
+func (a *Assembler) join(t *thread, hook hooks.Info, space uint32, e *trace.Event) {
 	if e.Flags&trace.FlagTimedOut != 0 {
 		e.Releaser, e.Release = 0, 0 // nobody did
 		return
@@ -136,7 +157,7 @@ func (a *Assembler) join(t *thread, hook hooks.Info, e *trace.Event) {
 			e.Flags |= trace.FlagCertain // the last to arrive lets everybody go
 		}
 	default:
-		a.joinOverlapping(t, e)
+		a.joinOverlapping(t, space, e)
 		t.woken = woken{e.Object, uint32(e.Releaser), e.Release}
 	}
 }
@@ -150,11 +171,11 @@ type woken struct {
 }
 
 // joinOverlapping looks for the releases of e.Object that overlap the wait.
-func (a *Assembler) joinOverlapping(t *thread, e *trace.Event) {
-	if t.proc == nil {
+func (a *Assembler) joinOverlapping(t *thread, space uint32, e *trace.Event) {
+	if space == 0 {
 		return
 	}
-	r := a.wakes.get(objectKey{e.Object, t.proc.uid})
+	r := a.wakes.get(objectKey{e.Object, space})
 	if r == nil {
 		return
 	}
@@ -172,6 +193,15 @@ func (a *Assembler) joinOverlapping(t *thread, e *trace.Event) {
 		if r.at[i] >= at {
 			by, at = r.by[i], r.at[i]
 		}
+	}
+	if n > 1 { // the latest, or the one that the agent saw, is as good as any: how many there were is how sure that is
+		if e.Releaser == 0 && a.ref(by) != 0 {
+			e.Releaser, e.Release = a.ref(by), at
+		}
+		if e.Releaser != 0 {
+			e.Weight = uint64(n)
+		}
+		return
 	}
 	if n != 1 || a.ref(by) == 0 {
 		return

@@ -37,7 +37,7 @@ func TestJoins(t *testing.T) {
 		{"condition, one", hooks.PthreadCondWait, 0, 0, []rel{{2, 1_500_000}}, nil, 2, 1_500_000, true},
 		{"condition, one, named", hooks.PthreadCondWait, 0, 2, []rel{{2, 1_500_000}}, nil, 2, 1_999_000, true},
 		{"condition, another is named", hooks.PthreadCondWait, 0, 3, []rel{{2, 1_500_000}}, nil, 3, 1_999_000, false},
-		{"condition, two", hooks.PthreadCondWait, 0, 0, []rel{{2, 1_500_000}, {3, 1_600_000}}, nil, 0, 0, false},
+		{"condition, two", hooks.PthreadCondWait, 0, 0, []rel{{2, 1_500_000}, {3, 1_600_000}}, nil, 3, 1_600_000, false},
 		{"condition, two by one", hooks.PthreadCondWait, 0, 2, []rel{{2, 1_500_000}, {2, 1_600_000}}, nil, 2, 1_999_000, false},
 		{"condition, its own", hooks.PthreadCondWait, 0, 0, []rel{{1, 1_500_000}, {3, 1_600_000}}, nil, 3, 1_600_000, true},
 		{"condition, before", hooks.PthreadCondWait, 0, 0, []rel{{2, 500_000}}, nil, 0, 0, false},

@@ -110,6 +110,16 @@ func TestChains(t *testing.T) {
 			"a@get:mutex 0x10 > b@append:mutex 0x20 = unseen flush by c 1.0ms/1",
 			"b@append:mutex 0x20 = unseen flush by c 1.0ms/1",
 		}},
+		{"a call that waited for what another thread wrote is a link", func(w *world) {
+			w.Call(w.c, 12*ms, 24*ms, 79, 6, 0, "main", "h")
+			w.AddJoined(trace.Event{Kind: trace.KindCall, Hook: 60, Thread: w.b, Start: 11 * ms, Time: 25 * ms, Object: 5,
+				Releaser: w.c, Release: 25 * ms, Flags: trace.FlagCertain, Stack: w.Stack("main", "g")})
+			w.lock(w.a, 10*ms, 26*ms, 0x10, w.b, w.b, 26*ms, trace.FlagCertain, "main", "f")
+		}, []string{
+			"a@f:mutex 0x10 > b@g:channel 0x5 = call fsync in h by c 12.0ms/1",
+			"a@f:mutex 0x10 = unseen by b 2.0ms/1",
+			"a@f:mutex 0x10 > b@g:channel 0x5 = unseen by c 2.0ms/1",
+		}},
 		{"a wait is split where the lock changed hands", func(w *world) {
 			w.lock(w.b, 10*ms, 30*ms, 0x10, w.a, w.a, 29*ms, trace.FlagCertain, "f")
 			w.Call(w.a, 8*ms, 29*ms, 60, 3, 0, "reading")

@@ -4,6 +4,7 @@ package blame
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/hbtrace/hbtrace/trace"
@@ -81,6 +82,8 @@ func (a *Analyser) Add(e *trace.Event) {
 		iv.lock = iv.wait && a.locking.Wait(e.Hook, e.Stack)
 		if iv.wait {
 			a.name(e)
+		} else if iv.releaser != 0 {
+			a.res.names[Object{a.procOf[e.Thread], e.Object}] = fmt.Sprintf("descriptor %d", e.Object)
 		}
 		l.intervals = append(l.intervals, iv)
 	case trace.KindRelease:

@@ -137,7 +137,11 @@ func (w *walker) edgeOf(iv *interval) (e *Edge, taken Site) {
 func (w *walker) waited(parent int32, iv *interval, from, to trace.Ns, depth int) {
 	o := Object{w.a.procOf[iv.thread], iv.object}
 	site := Site{iv.stack, iv.hook}
-	n := w.link(parent, nodeKey{act: Waiting, who: w.a.names[iv.thread], place: w.a.places.of(site), object: o, kind: w.kind(iv.hook)}, iv.thread, site)
+	kind := "channel" // a call that waited for what another thread wrote
+	if iv.wait {
+		kind = w.kind(iv.hook)
+	}
+	n := w.link(parent, nodeKey{act: Waiting, who: w.a.names[iv.thread], place: w.a.places.of(site), object: o, kind: kind}, iv.thread, site)
 	if n == 0 {
 		w.spend(parent, Unfollowed, 0, Site{}, from, to, depth)
 		return
@@ -189,7 +193,7 @@ func (w *walker) did(n int32, iv *interval, p piece, from, to trace.Ns, depth in
 		}
 		end := min(x.end, to)
 		switch {
-		case !x.wait:
+		case !x.wait && x.releaser == 0:
 			w.spend(n, Calling, t, Site{x.stack, x.hook}, at, end, depth)
 		case depth+1 >= maxChain:
 			w.spend(n, Unfollowed, t, Site{x.stack, x.hook}, at, end, depth)

@@ -35,6 +35,7 @@ const (
 	annOwner
 	annReleaser
 	annReleaserSure
+	annCandidates
 	annWaiter
 	annDuration
 	annReleased
@@ -51,7 +52,7 @@ const (
 )
 
 var annotations = [...]string{
-	"stacks", "began", "ended", "object", "object_name", "mutex", "fd", "owner", "releaser", "releaser_certain", "waiter",
+	"stacks", "began", "ended", "object", "object_name", "mutex", "fd", "owner", "releaser", "releaser_certain", "candidates", "waiter",
 	"duration_ns", "released_ns_before_end", "result", "hook", "outcome", "clipped", "delay_caused_ns", "held_ns", "count",
 	"spent_on", "spent_by", "owner_took_it_in",
 }

@@ -79,6 +79,9 @@ func (w *writer) describeInterval(q *sequence, iv *spans.Interval) {
 	if e.Releaser != 0 {
 		w.annString(q, annReleaser, w.who(e.Releaser))
 		w.annBool(q, annReleaserSure, e.Flags&trace.FlagCertain != 0)
+		if e.Kind == trace.KindWait && e.Weight > 1 {
+			w.annUint(q, annCandidates, e.Weight)
+		}
 		if e.Release != 0 {
 			w.annInt(q, annReleased, int64(e.Time-e.Release))
 		}

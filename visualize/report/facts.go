@@ -58,6 +58,41 @@ type block struct {
 	total int64 // ns
 	max   int64 // ns
 	open  uint64
+	ended map[trace.ThreadID]*ending // by who wrote what was waited for; nil: not known
+}
+
+// ending is the waits at one place that one thread ended.
+type ending struct {
+	by             trace.ThreadID
+	count, certain uint64
+	total          int64 // ns
+}
+
+// endings are who ended the calls at a place, those of the most time first.
+func (b *block) endings() []*ending {
+	var list []*ending
+	for _, x := range b.ended {
+		list = append(list, x)
+	}
+	slices.SortFunc(list, func(x, y *ending) int { return cmp.Or(cmp.Compare(y.total, x.total), cmp.Compare(x.by, y.by)) })
+	return list
+}
+
+// endedBy counts a call that a thread of the recording let go on.
+func (b *block) endedBy(by trace.ThreadID, certain bool, ns int64) {
+	if b.ended == nil {
+		b.ended = map[trace.ThreadID]*ending{}
+	}
+	x := b.ended[by]
+	if x == nil {
+		x = &ending{by: by}
+		b.ended[by] = x
+	}
+	x.count++
+	x.total += ns
+	if certain {
+		x.certain++
+	}
 }
 
 // collect reads src. With chains it also finds out what the waits were spent on, which holds them in memory; so
@@ -121,6 +156,9 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 				t.locked += ns
 			default:
 				t.waited += ns
+			}
+			if !b.wait && e.Releaser != 0 {
+				b.endedBy(e.Releaser, e.Flags&trace.FlagCertain != 0, ns)
 			}
 			b.count += uint64(max(1, e.Count))
 			b.total += ns

@@ -84,14 +84,22 @@ type jsonFunction struct {
 }
 
 type jsonPlace struct {
-	Function string   `json:"function"`
-	Call     string   `json:"call"`
-	Kind     string   `json:"kind"`
-	TotalNs  int64    `json:"total_ns"`
-	MaxNs    int64    `json:"max_ns"`
-	Count    uint64   `json:"count"`
-	Open     uint64   `json:"open"`
-	Stack    []string `json:"stack"`
+	Function string       `json:"function"`
+	Call     string       `json:"call"`
+	Kind     string       `json:"kind"`
+	TotalNs  int64        `json:"total_ns"`
+	MaxNs    int64        `json:"max_ns"`
+	Count    uint64       `json:"count"`
+	Open     uint64       `json:"open"`
+	Stack    []string     `json:"stack"`
+	EndedBy  []jsonEnding `json:"ended_by"`
+}
+
+type jsonEnding struct {
+	Thread  *jsonWho `json:"thread"`
+	Count   uint64   `json:"count"`
+	Certain uint64   `json:"certain"`
+	TotalNs int64    `json:"total_ns"`
 }
 
 type jsonWho struct {
@@ -168,7 +176,7 @@ func (f *facts) writeJSON(w io.Writer, view View, o Options) error {
 			if b.wait {
 				kind = f.kind(b.at.hook)
 			}
-			list = append(list, jsonPlace{f.culprit(b.at), f.hook(b.at.hook), kind, b.total, b.max, b.count, b.open, f.stack(b.at)})
+			list = append(list, jsonPlace{f.culprit(b.at), f.hook(b.at.hook), kind, b.total, b.max, b.count, b.open, f.stack(b.at), f.jsonEndings(b)})
 		}
 		r.Places = &list
 	}
@@ -276,5 +284,13 @@ func (f *facts) jsonSites() []jsonSite {
 		})
 	}
 	slices.SortStableFunc(list, func(a, b jsonSite) int { return int(max(-1, min(1, b.AllocBytes-a.AllocBytes))) })
+	return list
+}
+
+func (f *facts) jsonEndings(b *block) []jsonEnding {
+	list := []jsonEnding{}
+	for _, x := range b.endings() {
+		list = append(list, jsonEnding{f.who(x.by), x.count, x.certain, x.total})
+	}
 	return list
 }

@@ -24,7 +24,9 @@
 // and, by view:
 //
 //	cpu      "functions":[{"function","module","self_ns","cumulative_ns","symbolised"}]
-//	blocked  "places":[{"function","call","kind","total_ns","max_ns","count","open","stack"}]   one per stack
+//	blocked  "places":[{"function","call","kind","total_ns","max_ns","count","open","stack",
+//	         "ended_by":[{"thread":{…},"count","certain","total_ns"}]}]   one per stack; ended_by: calls that waited for what a
+//	         thread of the recording wrote, by that thread; locks' are in edges
 //	locks    "edges", "chains", "deadlocks", "inversions", as below
 //	alloc    "sites":[{"function","objects","alloc_bytes","inuse_objects","inuse_bytes","stack"}]   one per stack
 //	threads  "threads":[{"thread","pid","tid","name","cpu_ns","sampled_cpu_ns","lock_ns","wait_ns","call_ns","samples",

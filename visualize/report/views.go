@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -124,10 +125,41 @@ func (f *facts) blockedView(o Options) []string {
 		return f.end(append(out, f.missing(o, "waits and blocking calls", "syscall")...), o)
 	}
 	out = append(out, titled(o, "Blocked, by function and call", f.blockedTable(places, o.Top, true).Lines(o.Width, o.Color))...)
+	if lines := f.handoffLines(o); len(lines) > 0 {
+		out = append(out, titled(o, "Waited for what another thread wrote", lines)...)
+	}
 	out = append(out, terminal.Wrap("", []string{fmt.Sprintf("Waits shorter than %s and calls shorter than %s are not in it.",
 		inline(duration(f.meta.LockThresholdNs)), inline(duration(f.meta.CallThresholdNs)))}, o.Width)...)
 	out = append(out, f.chainLines(o, "What other waits were spent on in the end", false)...)
 	return f.end(out, o)
+}
+
+// handoffLines are the calls that waited for a pipe, an eventfd or a socket that another thread wrote to.
+func (f *facts) handoffLines(o Options) []string {
+	type row struct {
+		b *block
+		*ending
+	}
+	var rows []row
+	for _, b := range f.blocks {
+		for _, x := range b.endings() {
+			rows = append(rows, row{b, x})
+		}
+	}
+	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(y.total, x.total) })
+	t := &terminal.Table{Columns: []terminal.Column{
+		{Title: "total", Right: true}, {Title: "count", Right: true}, {Title: "certain", Right: true}, {Title: "call", Plain: true},
+		{Title: "in function", Flex: 1}, {Title: "written by", Flex: 1},
+	}, Indent: 2}
+	n := min(o.Top, len(rows))
+	for _, r := range rows[:n] {
+		t.Add(duration(r.total), number.Count(r.count), number.Count(r.certain), f.hook(r.b.at.hook), f.culprit(r.b.at), f.threadName(r.by))
+	}
+	if n == 0 {
+		return nil
+	}
+	more(t, n, len(rows))
+	return t.Lines(o.Width, o.Color)
 }
 
 func (f *facts) blockedTable(places []*place, top int, all bool) *terminal.Table {
