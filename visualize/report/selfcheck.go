@@ -27,6 +27,7 @@ type ownInterval struct {
 	hook       trace.HookID
 	flags      trace.Flags
 	wait       bool
+	of         uint64 // releases among which the releaser's is named; 0: one, or not counted
 }
 
 // offTime is a time off a CPU as the kernel saw it.
@@ -56,7 +57,10 @@ func (c *checkInput) add(e *trace.Event) {
 		return
 	}
 	if e.Kind != trace.KindOff {
-		c.own[e.Thread] = append(c.own[e.Thread], ownInterval{e.Start, e.Time, e.Object, e.Releaser, e.Hook, e.Flags, e.Kind == trace.KindWait})
+		c.own[e.Thread] = append(c.own[e.Thread], ownInterval{e.Start, e.Time, e.Object, e.Releaser, e.Hook, e.Flags, e.Kind == trace.KindWait, 0})
+		if own := c.own[e.Thread]; e.Kind == trace.KindWait {
+			own[len(own)-1].of = e.Weight
+		}
 		return
 	}
 	if e.Weight == trace.OffNew {
@@ -71,25 +75,26 @@ func (c *checkInput) add(e *trace.Event) {
 type selfCheck struct {
 	FromNs int64 `json:"from_ns"` // shorter ones are not looked at
 	// Times blocked that the kernel saw, and those of them that lie in a recorded wait or call.
-	Blocked       uint64 `json:"blocked"`
-	BlockedNs     int64  `json:"blocked_ns"`
-	Recorded      uint64 `json:"recorded"`
-	RecordedNs    int64  `json:"recorded_ns"`
-	Recall        share  `json:"recall"`
-	RecallNs      share  `json:"recall_by_time"`
-	FutexWaits    uint64 `json:"futex_waits"` // of them, in the kernel's futex code and woken by a thread of the recording
-	FutexEdges    uint64 `json:"futex_edges"` // of those, with a wait that names a releaser
-	FutexRecall   share  `json:"futex_edge_recall"`
-	Intervals     uint64 `json:"intervals"` // recorded waits and calls, and those in which the kernel saw the thread off its CPU
-	Slept         uint64 `json:"intervals_off_cpu"`
-	Precision     share  `json:"precision"`
-	StartMedianNs int64  `json:"start_median_ns"` // from an interval's start to the switch away, where there is one switch
-	StartP99Ns    int64  `json:"start_p99_ns"`
-	EndMedianNs   int64  `json:"end_median_ns"` // from being switched to, to the interval's end
-	EndP99Ns      int64  `json:"end_p99_ns"`
-	RunQueueNs    int64  `json:"run_queue_ns"`
-	RunQueueMaxNs int64  `json:"run_queue_max_ns"`
-	LeftOut       uint64 `json:"left_out"`
+	Blocked       uint64        `json:"blocked"`
+	BlockedNs     int64         `json:"blocked_ns"`
+	Recorded      uint64        `json:"recorded"`
+	RecordedNs    int64         `json:"recorded_ns"`
+	Recall        share         `json:"recall"`
+	RecallNs      share         `json:"recall_by_time"`
+	FutexWaits    uint64        `json:"futex_waits"` // of them, in the kernel's futex code and woken by a thread of the recording, but for those that the end of their process or a cancellation woke
+	FutexEdges    uint64        `json:"futex_edges"` // of those, with a wait that names a releaser
+	FutexRecall   share         `json:"futex_edge_recall"`
+	FutexMissing  []checkNoEdge `json:"futex_missing"` // why the others have none
+	Intervals     uint64        `json:"intervals"`     // recorded waits and calls, and those in which the kernel saw the thread off its CPU
+	Slept         uint64        `json:"intervals_off_cpu"`
+	Precision     share         `json:"precision"`
+	StartMedianNs int64         `json:"start_median_ns"` // from an interval's start to the switch away, where there is one switch
+	StartP99Ns    int64         `json:"start_p99_ns"`
+	EndMedianNs   int64         `json:"end_median_ns"` // from being switched to, to the interval's end
+	EndP99Ns      int64         `json:"end_p99_ns"`
+	RunQueueNs    int64         `json:"run_queue_ns"`
+	RunQueueMaxNs int64         `json:"run_queue_max_ns"`
+	LeftOut       uint64        `json:"left_out"`
 
 	Edges   []checkEdges   `json:"edges"`
 	Threads []checkThread  `json:"threads"`
@@ -124,6 +129,8 @@ type checkEdges struct {
 	Unwoken   uint64 `json:"unwoken"`   // the kernel saw no wake-up: it did not sleep
 	Unknown   uint64 `json:"unknown"`   // no releaser was recorded, the kernel knows the waker
 	Agreement share  `json:"agreement"` // same of those where both name a thread
+	Claimed   share  `json:"claimed"`   // what it should be: 1 of as many as there were candidates, on average
+	claimed   float64
 }
 
 type checkThread struct {
@@ -183,11 +190,34 @@ func isTraceFrame(name string) bool {
 	return len(name) > 4 && (name[:4] == "bpf_" || name[:4] == "__bp") || name == "__traceiter_sched_switch"
 }
 
+// checkNoEdge is futex wake-ups by a thread that no recorded wait names a releaser of.
+type checkNoEdge struct {
+	Why      string `json:"why"`
+	Function string `json:"function"`
+	Count    uint64 `json:"count"`
+}
+
+// noEdge says why a time on a futex has no releaser.
+func noEdge(in *ownInterval) string {
+	switch {
+	case in == nil || !in.wait:
+		return "no wait was recorded"
+	case in.flags&trace.FlagInterrupted != 0:
+		return "woken by a signal"
+	case in.flags&trace.FlagTimedOut != 0:
+		return "timed out"
+	case in.flags&trace.FlagFailed != 0:
+		return "failed"
+	}
+	return "nobody was seen to let go"
+}
+
 // check compares the two accounts.
 func (f *facts) check(in *checkInput) *selfCheck {
-	c := &selfCheck{FromNs: int64(checkFrom), LeftOut: in.left, Edges: []checkEdges{}, Threads: []checkThread{}, Missing: []checkMissing{}}
+	c := &selfCheck{FromNs: int64(checkFrom), LeftOut: in.left, Edges: []checkEdges{}, Threads: []checkThread{}, Missing: []checkMissing{}, FutexMissing: []checkNoEdge{}}
 	edges := map[checkEdges]*checkEdges{}
 	missing := map[[2]string]*checkMissing{}
+	noEdges := map[[2]string]uint64{}
 	var starts, ends []int64
 	for _, t := range f.order {
 		offs, own := in.offs[t.ID], in.own[t.ID]
@@ -244,10 +274,13 @@ func (f *facts) check(in *checkInput) *selfCheck {
 				m.Count++
 				m.TotalNs += ns - covered
 			}
-			if futex && o.waker != 0 && !o.irq {
+			ended := in == nil || in.flags&(trace.FlagOpen|trace.FlagUnwound) == 0 // not by a signal: its process ended, or it was cancelled
+			if futex && o.waker != 0 && !o.irq && ended {
 				c.FutexWaits++
 				if in != nil && in.wait && in.releaser != 0 {
 					c.FutexEdges++
+				} else {
+					noEdges[[2]string{noEdge(in), function}]++
 				}
 			}
 		}
@@ -261,11 +294,12 @@ func (f *facts) check(in *checkInput) *selfCheck {
 			c.Intervals++
 			lo, _ := slices.BinarySearchFunc(offs, iv.start, func(o offTime, s trace.Ns) int { return cmp.Compare(o.end, s) })
 			var last *offTime
-			n := 0
+			n, signalled := 0, false
 			for j := lo; j < len(offs) && offs[j].start < iv.end; j++ {
 				n++
 				if offs[j].blocked {
 					last = &offs[j]
+					signalled = signalled || !last.irq && iv.releaser != 0 && last.waker == iv.releaser
 				}
 			}
 			if n > 0 {
@@ -290,10 +324,12 @@ func (f *facts) check(in *checkInput) *selfCheck {
 					e.Outside++
 				case iv.releaser == 0:
 					e.Unknown++
-				case iv.releaser == last.waker:
+				case iv.releaser == last.waker, signalled && k.Kind == "condvar": // after its signal it may wait for the mutex
 					e.Same++
+					e.claimed += 1 / float64(max(iv.of, 1))
 				default:
 					e.Other++
+					e.claimed += 1 / float64(max(iv.of, 1))
 				}
 			}
 		}
@@ -304,6 +340,7 @@ func (f *facts) check(in *checkInput) *selfCheck {
 	c.EndMedianNs, c.EndP99Ns = quantiles(ends)
 	for _, e := range edges {
 		e.Agreement = shareOf(float64(e.Same), float64(e.Same+e.Other))
+		e.Claimed = shareOf(e.claimed, float64(e.Same+e.Other))
 		c.Edges = append(c.Edges, *e)
 	}
 	slices.SortFunc(c.Edges, func(x, y checkEdges) int {
@@ -311,6 +348,12 @@ func (f *facts) check(in *checkInput) *selfCheck {
 	})
 	slices.SortFunc(c.Threads, func(x, y checkThread) int {
 		return cmp.Or(cmp.Compare(y.MissingNs, x.MissingNs), cmp.Compare(y.BlockedNs, x.BlockedNs), cmp.Compare(x.id, y.id))
+	})
+	for k, n := range noEdges {
+		c.FutexMissing = append(c.FutexMissing, checkNoEdge{k[0], k[1], n})
+	}
+	slices.SortFunc(c.FutexMissing, func(x, y checkNoEdge) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.Why, y.Why), cmp.Compare(x.Function, y.Function))
 	})
 	for _, m := range missing {
 		c.Missing = append(c.Missing, *m)
@@ -353,6 +396,9 @@ func (f *facts) selfCheckView(o Options) []string {
 	t.Add("  of it in a recorded wait or call", number.Count(c.Recorded), duration(c.RecordedNs), c.RecallNs.String())
 	t.Add("  of it on a futex, woken by a thread", number.Count(c.FutexWaits), "", "")
 	t.Add("    with a recorded releaser", number.Count(c.FutexEdges), "", c.FutexRecall.String())
+	for _, m := range c.FutexMissing[:min(o.Top, len(c.FutexMissing))] {
+		t.Add("    without: "+m.Why+", in "+m.Function, number.Count(m.Count), "", "")
+	}
 	t.Add("recorded waits and calls of "+from, number.Count(c.Intervals), "", "")
 	t.Add("  in which the thread left its CPU", number.Count(c.Slept), "", c.Precision.String())
 	t.Add("from a wait's start to leaving the CPU", "median", duration(c.StartMedianNs), "")
@@ -364,18 +410,18 @@ func (f *facts) selfCheckView(o Options) []string {
 
 	if len(c.Edges) > 0 {
 		t = &terminal.Table{Columns: []terminal.Column{
-			{Title: "waits for"}, {Title: "releaser"}, {Title: "waits", Right: true}, {Title: "same", Right: true}, {Title: "other", Right: true},
-			{Title: "outside", Right: true}, {Title: "no sleep", Right: true}, {Title: "unknown", Right: true}, {Title: "agree", Right: true},
+			{Title: "for"}, {Title: "edge"}, {Title: "waits", Right: true}, {Title: "same", Right: true}, {Title: "other", Right: true},
+			{Title: "outside", Right: true}, {Title: "awake", Right: true}, {Title: "unknown", Right: true}, {Title: "agree", Right: true}, {Title: "claim", Right: true},
 		}, Indent: 2}
 		for _, e := range c.Edges {
 			sure := "likely"
 			if e.Certain {
 				sure = "certain"
 			}
-			t.Add(e.Kind, sure, number.Count(e.Waits), number.Count(e.Same), number.Count(e.Other), number.Count(e.Outside), number.Count(e.Unwoken), number.Count(e.Unknown), e.Agreement.String())
+			t.Add(e.Kind, sure, number.Count(e.Waits), number.Count(e.Same), number.Count(e.Other), number.Count(e.Outside), number.Count(e.Unwoken), number.Count(e.Unknown), e.Agreement.String(), e.Claimed.String())
 		}
 		out = append(out, titled(o, "Who let go, and whom the kernel saw waking", t.Lines(o.Width, o.Color))...)
-		out = append(out, terminal.Wrap("", []string{"A lock's releaser is who had it last; its waker may be an earlier one, from whom somebody else took it in between."}, o.Width)...)
+		out = append(out, terminal.Wrap("", []string{"A lock's releaser is who had it last; its waker may be an earlier one, from whom somebody else took it in between. claim: how often the releaser should be the one, by the number of candidates."}, o.Width)...)
 	}
 	n := min(o.Top, len(c.Missing))
 	if n > 0 {
