@@ -9,7 +9,8 @@
 // would run instead, with what each wrote and what each can show (tools.go, compare.go, servers.go).
 //
 // The workload measures its own CPU time (user and system, by getrusage at its end) and wall time, so that
-// neither the collector's nor the sampler's is in them; theirs are reported beside.
+// neither the collector's nor the sampler's is in them; theirs are reported beside. So is the share of the workload's CPU time
+// that lies in the agent, by perf in a run of its own, where there is a perf (share.go).
 package main
 
 import (
@@ -104,8 +105,8 @@ func run(rounds int, outDir string, flags []string, bin string, names []string, 
 		return err
 	}
 	fmt.Printf("%d pairs each, %s; ratios traced/bare: median [lowest, highest]\n", rounds, machine())
-	fmt.Printf("%-12s %9s  %-23s %-23s %10s %10s %9s %9s %7s\n", "workload", "bare CPU", "target CPU", "wall", "collector", "sampler", "events/s",
-		"switches", "lost")
+	fmt.Printf("%-12s %9s  %-23s %8s  %-23s %10s %10s %9s %9s %7s\n", "workload", "bare CPU", "target CPU", "in agent", "wall", "collector", "sampler",
+		"events/s", "switches", "lost")
 	worst, worstName := 0.0, ""
 	for _, name := range names {
 		exe := filepath.Join(tmp, name)
@@ -167,7 +168,11 @@ func workload(name, exe, bin string, flags []string, tmp string, rounds int, tab
 		switches = append(switches, float64(b.switches)/max(float64(a.switches), 1))
 		lost += b.lost
 	}
-	fmt.Printf("%-12s %8.2fs  %-23s %-23s %8.1f %% %8.1f %% %9.0f %9.2f %7d\n", name, median(bareCPU), ratio(cpu), ratio(wall), 100*median(collector),
+	share, err := agentShare(exe, bin, flags, tmp)
+	if err != nil {
+		return 0, err
+	}
+	fmt.Printf("%-12s %8.2fs  %-23s %6.1f %%  %-23s %8.1f %% %8.1f %% %9.0f %9.2f %7d\n", name, median(bareCPU), ratio(cpu), 100*share, ratio(wall), 100*median(collector),
 		100*median(sampler), median(rate), median(switches), lost)
 	return median(cpu), nil
 }
