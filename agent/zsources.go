@@ -46,10 +46,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "4d9def80a95e495b925f1f8a2e231843407dffb881de90b3655946f341b7d8f7"
+const sourcesSHA256 = "98b5888f60d7587b227e3b43581e27938b98bac03f12f9c324190e8d79d4a0d3"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "c1ef16c5d5d34ff0b007fbbc8a625581e6f0acf111be165ed7da383fdad01ea7",
+	"agent/hbagent_linux_amd64.so": "55438a7c10545e82a2a57e3916fe2e5fa150b48f21ebd65c6884b050ad523e90",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

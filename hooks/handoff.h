@@ -60,10 +60,11 @@ struct hb_name { /* a socket's address */
   };
 };
 
-/* hook path */
-static int hb_name_of(long call, uint32_t fd, struct hb_name *n) {
+/* A socket's own address, or its peer's. hook path */
+static int hb_name_of(int peer, uint32_t fd, struct hb_name *n) {
   n->bytes = sizeof n->b;
-  return !hb_is_err(hb_sys3(call, fd, n->b, &n->bytes)) && n->bytes <= sizeof n->b;
+  long r = peer ? hb_sys3(HB_SYS_getpeername, fd, n->b, &n->bytes) : hb_sys3(HB_SYS_getsockname, fd, n->b, &n->bytes);
+  return !hb_is_err(r) && n->bytes <= sizeof n->b;
 }
 
 static int hb_name_same(const struct hb_name *x, const struct hb_name *y) {
@@ -80,10 +81,10 @@ static int hb_peers(uint32_t fd, const struct hb_stat *a, uint32_t other, const 
     if ((x == a->ino && y == b->ino) || (x == b->ino && y == a->ino)) return 1;
   }
   struct hb_name mine, its;
-  if (!hb_name_of(HB_SYS_getsockname, fd, &mine) || (mine.family != 2 && mine.family != 10) /* AF_INET, AF_INET6 */ ||
-      !hb_name_of(HB_SYS_getpeername, other, &its) || !hb_name_same(&mine, &its))
+  if (!hb_name_of(0, fd, &mine) || (mine.family != 2 && mine.family != 10) /* AF_INET, AF_INET6 */ ||
+      !hb_name_of(1, other, &its) || !hb_name_same(&mine, &its))
     return 0;
-  return hb_name_of(HB_SYS_getpeername, fd, &mine) && hb_name_of(HB_SYS_getsockname, other, &its) && hb_name_same(&mine, &its);
+  return hb_name_of(1, fd, &mine) && hb_name_of(0, other, &its) && hb_name_same(&mine, &its);
 }
 
 /* Who wrote to the other end of fd since `from`, as far as it can be told. hook path; keeps errno */

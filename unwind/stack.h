@@ -27,7 +27,7 @@ _Static_assert(sizeof(struct hb_frame) == sizeof(struct hb_kept), "scratch serve
 
 /* Where a thread took the hot locks that it holds (hooks/hold.h). */
 #define HB_HELD 4
-#define HB_HOLD_FRAMES 120
+#define HB_HOLD_FRAMES 90 /* with few frames, two pages are touched */
 struct hb_hold {
   uint64_t object;      /* 0: free */
   uint64_t acquired;    /* stamp; 0: it is still waited for */

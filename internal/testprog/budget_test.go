@@ -20,9 +20,9 @@ func TestMemoryBudget(t *testing.T) {
 	hb, exe := Hbtrace(t), Build(t, "budget")
 	const workers, sleepers = 40, 600
 	const noise = 32 // KiB by which the process itself differs from run to run; a thread's memory comes in pages
-	added := func(workers, sleepers, depth int) budget {
+	added := func(workers, sleepers, depth int, more ...string) budget {
 		t.Helper()
-		args := []string{exe, fmt.Sprint(workers), fmt.Sprint(sleepers), fmt.Sprint(depth)}
+		args := append([]string{exe, fmt.Sprint(workers), fmt.Sprint(sleepers), fmt.Sprint(depth)}, more...)
 		prefix := filepath.Join(t.TempDir(), "out")
 		var b [2]budget
 		for i, c := range [][]string{args, append([]string{hb, "run", "-q", "-F", "1000", "-o", prefix, "--"}, args...)} {
@@ -62,6 +62,13 @@ func TestMemoryBudget(t *testing.T) {
 		if per < 4 {
 			t.Errorf("a sampled thread, %d frames deep, takes %.1f KiB: less than its last stack", depth, per)
 		}
+	}
+	// Where it took locks that others wait for is kept beside (hooks/hold.h).
+	one, b := added(1, 0, 30, "hot"), added(1+workers, 0, 30, "hot")
+	per := (b.private - one.private) / workers
+	t.Logf("one that takes such locks: %.1f KiB", per)
+	if per > 36 {
+		t.Errorf("a thread that takes locks that others wait for takes %.1f KiB, want at most 36", per)
 	}
 }
 

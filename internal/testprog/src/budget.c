@@ -1,5 +1,5 @@
-/* budget: argv[1] threads that work with argv[3] frames on their stacks and then wait, argv[2] that sleep in a system call of
- * their own making, which nobody sees; prints the process's private memory, how much more there is on the threads' stacks, and
+/* budget: argv[1] threads that work with argv[3] frames on their stacks and then wait (argv[4] "hot": for a lock that others wait
+ * for, too), argv[2] that sleep in a system call of their own making, which nobody sees; prints the process's private memory, how much more there is on the threads' stacks, and
  * how much of the first lies in the mapped file of the recorder's, if there is one. */
 #include "check.h"
 #include <sys/mman.h>
@@ -9,7 +9,8 @@ enum { MOST = 2000, STACK = 256 << 10, PAGE = 4096 };
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static int there, go, depth;
+static int there, go, depth, hot;
+static uint32_t woken;
 
 static void arrived(void) {
   pthread_mutex_lock(&m);
@@ -33,13 +34,6 @@ static __attribute__((noinline)) void deeper(int n) {
   usleep(100);
 }
 
-static void *works(void *arg) {
-  deeper(depth);
-  arrived();
-  return arg;
-}
-
-static uint32_t woken;
 static long raw_futex(uint32_t *at, int op, uint32_t value) {
   long r;
   register long r10 __asm__("r10") = 0;
@@ -54,10 +48,19 @@ static void *sleeps(void *arg) {
   return arg;
 }
 
+static void *works(void *arg) {
+  deeper(depth);
+  if (!hot)
+    return sleeps(arg);
+  arrived();
+  return arg;
+}
+
 int main(int argc, char **argv) {
-  CHECK(argc == 4);
+  CHECK(argc >= 4);
   int workers = atoi(argv[1]), sleepers = atoi(argv[2]);
   depth = atoi(argv[3]);
+  hot = argc > 4 && !strcmp(argv[4], "hot");
   pthread_t t[MOST];
   CHECK(workers + sleepers <= MOST);
   size_t bytes = (size_t)MOST * STACK; /* between pages that keep it apart from other mappings */
@@ -74,10 +77,16 @@ int main(int argc, char **argv) {
   for (int i = 0; i < workers; i++) {
     CHECK_RC(pthread_attr_setstack(&attr, stacks + (size_t)i * STACK, STACK), 0);
     CHECK_RC(pthread_create(&t[i], &attr, works, NULL), 0);
-    pthread_mutex_lock(&m); /* one after the other, so that each is alone in what it does */
-    while (there < sleepers + i + 1)
-      pthread_cond_wait(&changed, &m);
-    pthread_mutex_unlock(&m);
+    /* one after the other, so that each is alone in what it does */
+    if (hot) {
+      pthread_mutex_lock(&m);
+      while (there < sleepers + i + 1)
+        pthread_cond_wait(&changed, &m);
+      pthread_mutex_unlock(&m);
+    } else {
+      while (__atomic_load_n(&there, __ATOMIC_SEQ_CST) < sleepers + i + 1)
+        usleep(1000);
+    }
   }
   long sum[3] = {0}, kib; /* elsewhere, on stacks, in the recorder's file */
   unsigned long lo, hi;

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/sendfile.h>
@@ -106,6 +107,12 @@ static void pipes(void) {
   struct pollfd f = {.fd = q[0], .events = POLLIN};
   struct timespec ms = {0, 1000000};
   CHECK(__poll_chk(&f, 1, 1, sizeof f) == 0 && __ppoll_chk(&f, 1, &ms, NULL, sizeof f) == 0);
+  int ep = epoll_create1(EPOLL_CLOEXEC);
+  struct epoll_event want = {.events = EPOLLIN, .data.fd = q[0]}, got;
+  CHECK(ep >= 0 && epoll_ctl(ep, EPOLL_CTL_ADD, q[0], &want) == 0 && epoll_wait(ep, &got, 1, 1) == 0);
+  CHECK(epoll_ctl(ep, EPOLL_CTL_ADD, q[0], &want) == -1 && errno == EEXIST);
+  CHECK(write(q[1], "e", 1) == 1 && epoll_wait(ep, &got, 1, -1) == 1 && got.data.fd == q[0]);
+  CHECK(epoll_ctl(ep, EPOLL_CTL_DEL, q[0], NULL) == 0 && close(ep) == 0 && read(q[0], (char[1]){0}, 1) == 1);
   CHECK(close(q[0]) == 0 && close(q[1]) == 0);
 }
 
