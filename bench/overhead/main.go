@@ -104,8 +104,8 @@ func run(rounds int, outDir string, flags []string, bin string, names []string, 
 		"sampler_cpu_ns", "switches", "events", "lost", "file_bytes"}); err != nil {
 		return err
 	}
-	fmt.Printf("%d pairs each, %s; ratios traced/bare: median [lowest, highest]\n", rounds, machine())
-	fmt.Printf("%-12s %9s  %-23s %8s  %-23s %10s %10s %9s %9s %7s\n", "workload", "bare CPU", "target CPU", "in agent", "wall", "collector", "sampler",
+	fmt.Printf("%d pairs each, %s; ratios traced/bare: median [lowest, highest]; least: least traced/least bare CPU time\n", rounds, machine())
+	fmt.Printf("%-12s %9s  %-23s %6s %8s  %-23s %10s %10s %9s %9s %7s\n", "workload", "bare CPU", "target CPU", "least", "in agent", "wall", "collector", "sampler",
 		"events/s", "switches", "lost")
 	worst, worstName := 0.0, ""
 	for _, name := range names {
@@ -131,7 +131,7 @@ func workload(name, exe, bin string, flags []string, tmp string, rounds int, tab
 	if _, err := measure(exe, "", nil, tmp); err != nil { // warms the page cache
 		return 0, err
 	}
-	var cpu, wall, collector, sampler, rate, bareCPU, switches []float64
+	var cpu, wall, collector, sampler, rate, bareCPU, tracedCPU, switches []float64
 	var lost uint64
 	for round := range rounds {
 		var pair [2]one
@@ -160,6 +160,7 @@ func workload(name, exe, bin string, flags []string, tmp string, rounds int, tab
 			return 0, fmt.Errorf("bare it printed %q, traced %q", a.stdout, b.stdout)
 		}
 		bareCPU = append(bareCPU, a.cpu().Seconds())
+		tracedCPU = append(tracedCPU, b.cpu().Seconds())
 		cpu = append(cpu, b.cpu().Seconds()/a.cpu().Seconds())
 		wall = append(wall, b.wall.Seconds()/a.wall.Seconds())
 		collector = append(collector, b.collector.Seconds()/b.wall.Seconds())
@@ -172,7 +173,8 @@ func workload(name, exe, bin string, flags []string, tmp string, rounds int, tab
 	if err != nil {
 		return 0, err
 	}
-	fmt.Printf("%-12s %8.2fs  %-23s %6.1f %%  %-23s %8.1f %% %8.1f %% %9.0f %9.2f %7d\n", name, median(bareCPU), ratio(cpu), 100*share, ratio(wall), 100*median(collector),
+	fmt.Printf("%-12s %8.2fs  %-23s %6.3f %6.1f %%  %-23s %8.1f %% %8.1f %% %9.0f %9.2f %7d\n", name, median(bareCPU), ratio(cpu),
+		slices.Min(tracedCPU)/slices.Min(bareCPU), 100*share, ratio(wall), 100*median(collector),
 		100*median(sampler), median(rate), median(switches), lost)
 	return median(cpu), nil
 }

@@ -31,14 +31,15 @@ func agentShare(exe, bin string, flags []string, tmp string) (float64, error) {
 	}
 	name := filepath.Base(exe)
 	name = name[:min(len(name), 15)] // TASK_COMM_LEN
-	out, err := exec.Command(perf, "report", "-i", data, "--stdio", "--comm", name, "--percentage", "relative", "--sort", "dso").Output()
+	// Not --comm: sorted by object alone, that leaves the kernel out.
+	out, err := exec.Command(perf, "report", "-i", data, "--stdio", "--sort", "comm,dso").Output()
 	if err != nil {
 		return 0, fmt.Errorf("perf report: %w", err)
 	}
 	total, agent := 0.0, 0.0
 	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
 		f := strings.Fields(s.Text())
-		if len(f) < 2 || !strings.HasSuffix(f[0], "%") {
+		if len(f) != 3 || f[1] != name || !strings.HasSuffix(f[0], "%") {
 			continue
 		}
 		v, err := strconv.ParseFloat(strings.TrimSuffix(f[0], "%"), 64)
@@ -46,11 +47,11 @@ func agentShare(exe, bin string, flags []string, tmp string) (float64, error) {
 			continue
 		}
 		total += v
-		if strings.Contains(f[1], "agent-") {
+		if strings.Contains(f[2], "agent-") {
 			agent += v
 		}
 	}
-	if total < 50 {
+	if total == 0 {
 		return 0, fmt.Errorf("perf report says nothing of %s", name)
 	}
 	return agent / total, nil
