@@ -116,6 +116,7 @@ struct hb_wiped {
   uint32_t pad2[15];
   struct hb_lock_bucket locks[HB_LOCK_BUCKETS];
   struct hb_note notes[HB_NOTES];
+  _Atomic uint16_t unfound[HB_NOTES]; /* by waiter's descriptor: waits to pass over, and log2 of the next such number << 8 */
   struct hb_watch watches[HB_WATCHES];
   struct hb_pair pairs[HB_PAIRS];
   _Atomic uint32_t pairs_next;

@@ -46,10 +46,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "98b5888f60d7587b227e3b43581e27938b98bac03f12f9c324190e8d79d4a0d3"
+const sourcesSHA256 = "1971f6a27b90ea5a8b3c61bb6cc4a76813d9ac2a3951a13fdedae3fd794d5ca8"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "55438a7c10545e82a2a57e3916fe2e5fa150b48f21ebd65c6884b050ad523e90",
+	"agent/hbagent_linux_amd64.so": "eb6b7685c2a1ffd9de66748d7e97e56ce06fdbe221aff1b69295b8f58fed3b2d",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }
