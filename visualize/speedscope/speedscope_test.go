@@ -12,7 +12,6 @@ import (
 
 	"github.com/hbtrace/hbtrace/internal/synthetic"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/trace/tracetest"
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
@@ -123,19 +122,13 @@ func TestWeights(t *testing.T) {
 }
 
 func TestOddInput(t *testing.T) {
-	for name, src := range map[string]trace.Source{
-		"hostile": synthetic.Hostile().Source(), "empty": tracetest.New().Source(), "crowd": synthetic.Crowd(2_000).Source(),
-	} {
+	for name, src := range synthetic.Odd(2_000) {
 		t.Run(name, func(t *testing.T) { load(t, src) })
 	}
 }
 
 func TestReaderGoesAway(t *testing.T) {
-	if err := Write(failing{}, synthetic.Demo()); !errors.Is(err, io.ErrClosedPipe) {
+	if err := Write(synthetic.Gone{}, synthetic.Demo()); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("%v", err)
 	}
 }
-
-type failing struct{}
-
-func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
