@@ -5,12 +5,9 @@ package testprog
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/hbtrace/hbtrace/internal/validate"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/tracefile"
 )
 
 // TestStressChurn makes 100,000 threads when HBTRACE_STRESS is set, else a few more than there are slots (16,384).
@@ -19,19 +16,7 @@ func TestStressChurn(t *testing.T) {
 	if os.Getenv("HBTRACE_STRESS") != "" {
 		n = 100000
 	}
-	prefix := filepath.Join(t.TempDir(), "out")
-	r := Run(t, Command{Args: []string{Hbtrace(t), "run", "-q", "-m", "64M", "-o", prefix, "--", Build(t, "churn"), fmt.Sprint(n)}})
-	if r.Status() != 0 {
-		t.Fatal(r)
-	}
-	if err := validate.File(prefix + ".hbt"); err != nil {
-		t.Error(err)
-	}
-	src, err := tracefile.Open(prefix + ".hbt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close()
+	src := record(t, "-m", "64M", "--", Build(t, "churn"), fmt.Sprint(n))
 	st := src.Stats()
 	if st.ThreadsUnslotted > 0 || st.Broken > 0 {
 		t.Errorf("%d threads found no slot, %d records are broken", st.ThreadsUnslotted, st.Broken)

@@ -4,13 +4,10 @@ package testprog
 // can be, with a word on it where not.
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 
-	"github.com/hbtrace/hbtrace/internal/validate"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/tracefile"
 )
 
 // oddStack is the stack of an allocation.
@@ -23,19 +20,7 @@ type oddStack struct {
 
 // recordOddStacks returns what was recorded of src/oddstacks.c, by the sizes that it asks for.
 func recordOddStacks(t *testing.T, program string) map[uint64]oddStack {
-	prefix := filepath.Join(t.TempDir(), "out")
-	r := Run(t, Command{Args: []string{Hbtrace(t), "run", "-q", "-e", "alloc", "--alloc-period", "1", "-o", prefix, "--", program}})
-	if r.Status() != 0 {
-		t.Fatal(r)
-	}
-	if err := validate.File(prefix + ".hbt"); err != nil {
-		t.Error(err)
-	}
-	src, err := tracefile.Open(prefix + ".hbt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close()
+	src := record(t, "-e", "alloc", "--alloc-period", "1", "--", program)
 	at := map[uint64]oddStack{}
 	if err := src.Events(func(e *trace.Event) error {
 		if e.Kind != trace.KindAlloc || e.Size < 100_000 || e.Size > 100_009 {
