@@ -157,6 +157,9 @@ func callsFromAgent(log string) map[string]int {
 		if name == "execve" || name == "execveat" {
 			continue // once done, or cut off by another thread's, it is shown where the new program stands
 		}
+		if strings.HasSuffix(line, "= ?\n") {
+			continue // its thread was killed before strace could ask what it called: the name is another call's
+		}
 		if ok && !strings.ContainsAny(name, " <") && slices.ContainsFunc(agents, func(s span) bool { return at >= s.lo && at < s.hi }) {
 			seen[name]++
 		}
