@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/frames"
@@ -105,7 +106,7 @@ func (m *Model) rel(at trace.Ns) int64 {
 const maxNs = 1 << 53
 
 func (m *Model) addThread(th *trace.Thread) *thread {
-	t := &thread{info: th, start: m.rel(th.Start), end: -1}
+	t := &thread{info: th, start: m.rel(th.Start), end: -1, period: int64(time.Second) / int64(max(1, m.src.Meta().Freq))}
 	if th.Start == 0 {
 		t.start = 0
 	}
@@ -159,7 +160,7 @@ func (m *Model) Read(ctx context.Context) error {
 		t.cover = c
 	}
 	for _, t := range m.threads {
-		t.flush()
+		m.doubt.Unplaced += t.flush(m.load)
 		t.spans.finish()
 	}
 	m.doubt.SharedNs = r.late.share(m.threads)
@@ -224,11 +225,12 @@ func (r *reader) event(e *trace.Event) error {
 			}
 		}
 		cpu := max(0, min(e.CPU, maxNs))
+		site := m.sites.id(stack, 0)
+		m.doubt.Unplaced += t.hold(sample{at, cpu, site, r.late.sample(e, t.info.Proc, site, cpu)}, m.load)
 		if e.Kind == trace.KindThreadExit {
+			m.doubt.Unplaced += t.let(len(t.held), maxNs, m.load)
 			t.end = max(at, t.until)
 		}
-		site := m.sites.id(stack, 0)
-		m.doubt.Unplaced += t.ran(at, cpu, site, r.late.sample(e, t.info.Proc, site, cpu), m.load)
 	case trace.KindWait, trace.KindCall:
 		r.interval(t, &ev)
 	case trace.KindOff:
@@ -247,7 +249,7 @@ func (r *reader) event(e *trace.Event) error {
 		t.releases = append(t.releases, release{at, m.sites.id(r.valid(e.Stack), e.Hook), r.object(t, e)})
 	case trace.KindLost:
 		t.lost += uint64(e.Count)
-		t.flush()
+		m.doubt.Unplaced += t.flush(m.load)
 		t.until = max(t.until, at)
 	}
 	return r.spans.Add(&ev)
@@ -329,5 +331,5 @@ func (r *reader) interval(t *thread, e *trace.Event) {
 	if start < t.until {
 		m.doubt.Clipped++
 	}
-	t.interval(start, end, st, m.sites.id(r.valid(e.Stack), e.Hook), w, m.load)
+	m.doubt.Unplaced += t.interval(start, end, st, m.sites.id(r.valid(e.Stack), e.Hook), w, m.load)
 }

@@ -112,6 +112,23 @@ func TestPieces(t *testing.T) {
 		{"more CPU time than there is room for", func(b *tracetest.Builder, th trace.ThreadID) {
 			b.Sample(th, 5*ms, 50*ms, "main")
 		}, "run:0s-5"},
+		{"a sample within an interval that is told of later leaves it whole", func(b *tracetest.Builder, th trace.ThreadID) {
+			b.Sample(th, 2*ms, ms, "main")
+			b.Sample(th, 5*ms, ms, "main") // where it came out of the call
+			b.Call(th, 4*ms, 6*ms, b.Hook("read"), 3, 1, "main")
+			b.Sample(th, 8*ms, ms, "main")
+		}, "off:0s-1 run:1-2 off:2-3 run:3-4 io:4-6 off:6-7 run:7-8"},
+		{"a sample that counts no time leaves it to the next one to say what ran", func(b *tracetest.Builder, th trace.ThreadID) {
+			b.Sample(th, 3*ms, 0, "main")
+			b.Sample(th, 5*ms, 4*ms, "main")
+			b.Sample(th, 9*ms, 0, "main")
+		}, "off:0s-1 run:1-5 off:5-9"},
+		{"CPU time of up to a period may be from before the last sample", func(b *tracetest.Builder, th trace.ThreadID) {
+			b.Sample(th, 10*ms, 2*ms, "main")
+			b.Call(th, 11*ms, 20*ms, b.Hook("read"), 3, 1, "main")
+			b.Sample(th, 20*ms, 3*ms, "main")
+			b.Sample(th, 21*ms, 1*ms, "main")
+		}, "off:0s-6 run:6-11 io:11-20 run:20-21"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

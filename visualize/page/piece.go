@@ -82,8 +82,12 @@ type thread struct {
 	lost       uint64
 	total      [states]int64
 
-	until     int64   // end of what was seen
-	pending   []piece // since the last sample, in order; wait is set already
+	until     int64 // end of what was seen
+	seen      int64 // last sample that counted no time
+	held      []sample
+	pending   []piece // since the last sample that counted time, in order; wait is set already
+	settled   []piece // between the two samples before that: time still free was spent off the CPU, unless the next one says it ran
+	period    int64   // of CPU time, between samples
 	offs      []piece // since the last sample: time off the CPU by the kernel's word, ready or off, in order of ends
 	lastStack trace.StackID
 }
@@ -92,17 +96,18 @@ type thread struct {
 const maxPending = 4096
 
 // pass says that no interval covers the time up to at.
-func (t *thread) pass(at int64) {
+func (t *thread) pass(at int64, l *load) {
 	if at > t.until {
-		t.pend(piece{start: t.until, end: at, state: free})
+		t.pend(piece{start: t.until, end: at, state: free}, l)
 		t.until = at
 	}
 }
 
-func (t *thread) pend(p piece) {
-	if len(t.pending) == maxPending {
+func (t *thread) pend(p piece, l *load) {
+	if len(t.pending) >= maxPending {
+		t.settle(l)
 		for _, old := range t.pending[:maxPending/2] {
-			t.emit(old)
+			t.put(t.idle(old), l)
 		}
 		t.pending = t.pending[:copy(t.pending, t.pending[maxPending/2:])]
 	}
@@ -110,49 +115,105 @@ func (t *thread) pend(p piece) {
 }
 
 // ran places cpu ns, counted by a sample at that time, into the youngest time that no interval covers: the sample was
-// due when the time had been used. The rest of that time was spent off the CPU. It returns what found no place.
+// due when the time had been used. What does not fit there, up to a period, may have been used before the sample before, which
+// counts whole periods. The rest of that time was spent off the CPU. It returns what found no place.
 func (t *thread) ran(at, cpu int64, site, late uint32, l *load) int64 {
-	t.pass(at)
+	t.pass(at, l)
 	t.split()
-	first := len(t.pending)
-	cut := int64(-1) // where what ran begins, in pending[first]
-	for first > 0 && cpu > 0 {
-		first--
-		p := &t.pending[first]
+	t.pending, cpu = run(t.pending, cpu, site, late)
+	if before := min(cpu, t.period); before > 0 {
+		cpu -= before
+		t.settled, before = run(t.settled, before, site, late)
+		cpu += before
+	}
+	t.settle(l)
+	t.settled, t.pending = t.pending, t.settled
+	return cpu
+}
+
+// run makes the youngest cpu ns of the free time in list running; it returns what there was no room for.
+func run(list []piece, cpu int64, site, late uint32) ([]piece, int64) {
+	for i := len(list) - 1; i >= 0 && cpu > 0; i-- {
+		p := &list[i]
 		if p.state != free {
 			continue
 		}
 		n := min(cpu, p.end-p.start)
 		cpu -= n
-		cut = p.end - n
+		ran := piece{start: p.end - n, end: p.end, state: running, site: site, late: late}
+		if p.end -= n; p.end > p.start {
+			list = slices.Insert(list, i+1, ran)
+		} else {
+			*p = ran
+		}
 	}
-	for i, p := range t.pending {
-		if p.state != free {
-			t.emit(p)
-			if p.wait == 0 {
-				l.add(loadOff, p.start, p.end, 1)
-			}
+	return list, cpu
+}
+
+// settle emits what the sample before the last one left: no later one says anything about it.
+func (t *thread) settle(l *load) {
+	for _, p := range t.settled {
+		if p.state == free {
+			p.state = off
+		}
+		t.put(p, l)
+	}
+	t.settled = t.settled[:0]
+}
+
+// put emits a piece, and adds what is no interval to the load: intervals are added when they come.
+func (t *thread) put(p piece, l *load) {
+	switch {
+	case p.wait != 0:
+	case p.state == running:
+		l.add(loadCPU, p.start, p.end, 1)
+	case p.state != free:
+		l.add(loadOff, p.start, p.end, 1)
+	}
+	t.emit(p)
+}
+
+// sample is CPU time that was counted by the time at.
+type sample struct {
+	at, cpu    int64
+	site, late uint32
+}
+
+// maxHeld bounds how many samples may have been taken within one interval.
+const maxHeld = 16
+
+// hold takes a sample. An interval that began before it may still be to come, because intervals are told of when they end (a
+// sample is taken where a thread comes out of a call): until the thread's next interval, or maxHeld further samples, it
+// waits. It returns the CPU time that found no place.
+func (t *thread) hold(s sample, l *load) (unplaced int64) {
+	if len(t.held) == maxHeld {
+		unplaced = t.let(1, maxNs, l)
+	}
+	t.held = append(t.held, s)
+	return unplaced
+}
+
+// let places the oldest n held samples, those from before onwards as if they had been taken then.
+func (t *thread) let(n int, before int64, l *load) (unplaced int64) {
+	for _, s := range t.held[:n] {
+		at := min(s.at, max(before, t.until))
+		if s.cpu == 0 {
+			// Less than a period was used since the sample before: where, the next one that counts says.
+			t.seen = max(t.seen, at)
 			continue
 		}
-		begin := p.end // of what ran in it
-		switch {
-		case cut < 0:
-		case i == first:
-			begin = cut
-		case i > first:
-			begin = p.start
-		}
-		if begin > p.start {
-			t.emit(piece{start: p.start, end: begin, state: off})
-			l.add(loadOff, p.start, begin, 1)
-		}
-		if begin < p.end {
-			t.emit(piece{start: begin, end: p.end, state: running, site: site, late: late})
-			l.add(loadCPU, begin, p.end, 1)
-		}
+		unplaced += t.ran(at, s.cpu, s.site, s.late, l)
 	}
-	t.pending = t.pending[:0]
-	return cpu
+	t.held = t.held[:copy(t.held, t.held[n:])]
+	return unplaced
+}
+
+// idle makes free time in front of a sample that counted none time off the CPU.
+func (t *thread) idle(p piece) piece {
+	if p.state == free && p.end <= t.seen {
+		p.state = off
+	}
+	return p
 }
 
 // offCPU takes time off the CPU, of which the thread could have run from `could` on. Where intervals cover it, they say
@@ -201,29 +262,35 @@ func (t *thread) split() {
 	t.pending, t.offs = out, t.offs[:0]
 }
 
-func (t *thread) interval(start, end int64, st state, site uint32, w wait, l *load) {
-	t.pass(start)
+func (t *thread) interval(start, end int64, st state, site uint32, w wait, l *load) (unplaced int64) {
+	unplaced = t.let(len(t.held), start, l)
+	t.pass(start, l)
 	start = max(start, t.until)
 	if end <= start {
-		return
+		return unplaced
 	}
 	t.waits = append(t.waits, w)
-	t.pend(piece{start: start, end: end, site: site, wait: uint32(len(t.waits)), state: st})
+	t.pend(piece{start: start, end: end, site: site, wait: uint32(len(t.waits)), state: st}, l)
 	t.until = end
 	if st == locked {
 		l.add(loadLock, start, end, 1)
 	} else {
 		l.add(loadBlocked, start, end, 1)
 	}
+	return unplaced
 }
 
-// flush gives up waiting for a sample: free time stays unknown.
-func (t *thread) flush() {
+// flush gives up waiting for a sample: free time stays unknown, unless a sample said that none of it was used.
+func (t *thread) flush(l *load) (unplaced int64) {
+	unplaced = t.let(len(t.held), maxNs, l)
+	t.pass(t.seen, l)
 	t.split()
+	t.settle(l)
 	for _, p := range t.pending {
-		t.emit(p)
+		t.put(t.idle(p), l)
 	}
 	t.pending = t.pending[:0]
+	return unplaced
 }
 
 // emit appends a piece; free time is left out.
