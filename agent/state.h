@@ -92,12 +92,15 @@ struct hb_lock_bucket {        /* one cache line; several locks may share it: re
 #define HB_NOTES 256
 #define HB_WATCHES 512
 #define HB_PAIRS 64
-struct hb_note {
+struct hb_note {           /* one cache line: each is written by every write to its descriptor */
   _Atomic uint64_t stamp;  /* when the last write to fd was begun; 0: none, or half-written */
   _Atomic uint64_t before; /* the one before; UINT64_MAX: of another descriptor */
   _Atomic uint32_t fd;     /* + 1 */
   _Atomic uint32_t thread; /* uid */
+  _Atomic uint64_t ino;    /* what fd was when it was last asked about; 0: never, or another since */
+  uint64_t pad[4];
 };
+_Static_assert(sizeof(struct hb_note) == 64, "a cache line");
 struct hb_watch {
   _Atomic uint64_t data;
   _Atomic uint32_t epoll, fd; /* fd + 1 */
@@ -115,7 +118,7 @@ struct hb_wiped {
   _Atomic uint32_t orphan_frees; /* of them in use; may be more for a moment */
   uint32_t pad2[15];
   struct hb_lock_bucket locks[HB_LOCK_BUCKETS];
-  struct hb_note notes[HB_NOTES];
+  _Alignas(64) struct hb_note notes[HB_NOTES];
   _Atomic uint16_t unfound[HB_NOTES]; /* by waiter's descriptor: waits to pass over, and log2 of the next such number << 8 */
   struct hb_watch watches[HB_WATCHES];
   struct hb_pair pairs[HB_PAIRS];

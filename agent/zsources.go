@@ -46,10 +46,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "1971f6a27b90ea5a8b3c61bb6cc4a76813d9ac2a3951a13fdedae3fd794d5ca8"
+const sourcesSHA256 = "a048e2a989d0a8cac7891a7c23c655923c402f0b34b38b204807aa55ed34996f"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "eb6b7685c2a1ffd9de66748d7e97e56ce06fdbe221aff1b69295b8f58fed3b2d",
+	"agent/hbagent_linux_amd64.so": "090f23d2edca7e5c57b435b52cc08a0d1deedbc2de55030820774343424a7899",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -251,9 +251,7 @@ HB_EXPORT int hb_call_socketpair(int domain, int type, int protocol, int *fds) {
   if (HB_UNLIKELY(!real)) return (int)hb_fail(HB_ENOSYS);
   int r = real(domain, type, protocol, fds);
   if (r || !hb_load_relaxed(&hb.on) || hb_is_err(hb_sys2(HB_SYS_fstat, fds[0], &a)) || hb_is_err(hb_sys2(HB_SYS_fstat, fds[1], &b))) return r;
-  struct hb_pair *p = &hb.wiped->pairs[hb_add_relaxed(&hb.wiped->pairs_next, 1u) % HB_PAIRS];
-  hb_store_relaxed(&p->ino[0], a.ino);
-  hb_store_relaxed(&p->ino[1], b.ino);
+  hb_pair_remember(a.ino, b.ino);
   return r;
 }
 

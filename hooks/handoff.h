@@ -7,6 +7,7 @@
  *   pipe      both ends have one inode
  *   eventfd   the same descriptor
  *   sockets   each one's name is the other's peer; ends of socketpair(2), which have none, are remembered by inode
+ * Numbers that a descriptor had are remembered, to rule out others; an edge is made only from what the kernel has just said.
  * A poll says which descriptor was ready; an epoll instance gives back what it was told by epoll_ctl(2), which is remembered.
  * Most connections lead to other processes: a descriptor for which nobody was found is asked about half as often each time, down
  * to one recorded wait in 64, until somebody is.
@@ -36,6 +37,7 @@ HB_INLINE void hb_note_write(struct hb_tls *t, uint32_t fd, uint64_t stamp) {
   uint64_t before = hb_load_relaxed(&n->stamp);
   hb_store_relaxed(&n->stamp, (uint64_t)0);
   hb_store_release(&n->before, had == fd + 1 ? before : had ? UINT64_MAX : 0);
+  if (had != fd + 1) hb_store_relaxed(&n->ino, (uint64_t)0);
   hb_store_relaxed(&n->fd, fd + 1);
   hb_store_relaxed(&n->thread, t->uid);
   hb_store_release(&n->stamp, stamp);
@@ -77,12 +79,27 @@ static int hb_name_same(const struct hb_name *x, const struct hb_name *y) {
   return 1;
 }
 
-/* Are these sockets each other's peers? hook path */
-static int hb_peers(uint32_t fd, const struct hb_stat *a, uint32_t other, const struct hb_stat *b) {
+/* Two sockets that are each other's peers, for as long as they live: the kernel numbers sockets upwards, so that a pair
+ * cannot come to mean others. hook path */
+static void hb_pair_remember(uint64_t x, uint64_t y) {
+  struct hb_pair *p = &hb.wiped->pairs[hb_add_relaxed(&hb.wiped->pairs_next, 1u) % HB_PAIRS];
+  hb_store_relaxed(&p->ino[0], (uint64_t)0); /* being written */
+  hb_store_release(&p->ino[1], y);
+  hb_store_release(&p->ino[0], x);
+}
+
+/* The remembered peer of a socket; 0: not remembered. hook path */
+static uint64_t hb_pair_of(uint64_t ino) {
   for (int i = 0; i < HB_PAIRS; i++) {
-    uint64_t x = hb_load_relaxed(&hb.wiped->pairs[i].ino[0]), y = hb_load_relaxed(&hb.wiped->pairs[i].ino[1]);
-    if ((x == a->ino && y == b->ino) || (x == b->ino && y == a->ino)) return 1;
+    struct hb_pair *p = &hb.wiped->pairs[i];
+    uint64_t x = hb_load_acquire(&p->ino[0]), y = hb_load_acquire(&p->ino[1]);
+    if (x && (x == ino || y == ino) && hb_load_relaxed(&p->ino[0]) == x) return x == ino ? y : x;
   }
+  return 0;
+}
+
+/* Are these sockets, with no remembered peers, each other's? hook path */
+static int hb_peers(uint32_t fd, uint32_t other) {
   struct hb_name mine, its;
   if (!hb_name_of(0, fd, &mine) || (mine.family != 2 && mine.family != 10) /* AF_INET, AF_INET6 */ ||
       !hb_name_of(1, other, &its) || !hb_name_same(&mine, &its))
@@ -99,6 +116,7 @@ static void hb_handoff_fd(struct hb_tls *t, uint32_t fd, uint64_t from, struct h
     return;
   }
   struct hb_stat mine, its;
+  uint64_t peer = 0; /* of a socket, if it is remembered */
   int tries = 0, asked = 0, found = 0;
   for (uint32_t i = 0; i < HB_NOTES && tries < HB_HANDOFF_TRIES; i++) {
     struct hb_note *n = &hb.wiped->notes[i];
@@ -108,14 +126,24 @@ static void hb_handoff_fd(struct hb_tls *t, uint32_t fd, uint64_t from, struct h
     uint64_t before = hb_load_relaxed(&n->before);
     hb_compiler_barrier();
     if (by == t->uid || hb_load_acquire(&n->stamp) != stamp) continue;
-    if (!asked++ && hb_is_err(hb_sys2(HB_SYS_fstat, fd, &mine))) return;
+    if (!asked++) {
+      if (hb_is_err(hb_sys2(HB_SYS_fstat, fd, &mine))) return;
+      if ((mine.mode & HB_S_IFMT) == HB_S_IFSOCK) peer = hb_pair_of(mine.ino);
+    }
+    uint32_t type = mine.mode & HB_S_IFMT;
+    uint64_t wanted = type == HB_S_IFSOCK ? peer : mine.ino, was = hb_load_relaxed(&n->ino);
+    if (type == 0 && other != fd) continue; /* an eventfd has no number of its own */
+    /* What it was when it was asked about last rules it out, unless nobody was found the last time: then it may be another by now. */
+    if (was && wanted && was != wanted && !passed) continue;
     tries++;
     if (hb_is_err(hb_sys2(HB_SYS_fstat, other, &its))) continue;
-    uint32_t type = mine.mode & HB_S_IFMT;
+    hb_store_relaxed(&n->ino, its.ino);
     if (type != (its.mode & HB_S_IFMT)) continue;
-    int is = type == HB_S_IFIFO   ? mine.ino == its.ino && mine.dev == its.dev
-             : type == HB_S_IFSOCK ? fd != other && hb_peers(fd, &mine, other, &its)
-                                   : type == 0 && fd == other; /* no type: eventfd */
+    int is;
+    if (type == HB_S_IFIFO) is = mine.ino == its.ino && mine.dev == its.dev;
+    else if (type != HB_S_IFSOCK) is = type == 0;
+    else if (peer) is = its.ino == peer;
+    else if ((is = fd != other && hb_peers(fd, other))) hb_pair_remember(mine.ino, its.ino);
     if (!is) continue;
     if (!found++ || stamp < out->stamp) {
       *out = (struct hb_from){by, fd, stamp, (int64_t)(before - from) <= 0};
