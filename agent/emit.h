@@ -277,9 +277,9 @@ static uint32_t hb_taken_delta(const struct hb_tls *t, const struct hb_hold *hol
 
 /* Something was let go while somebody waited. time_ns is that of the baton, so that the waiter's record and this
  * one can be joined exactly. Without a stack when debt_ns is 0: one that caused little delay. hold: where it was taken,
- * NULL unknown, and how long ago. hook path */
+ * and ns how long ago; NULL: unknown, and ns is how long the call that woke somebody took, 0 or UINT64_MAX where none did. hook path */
 static HB_NOINLINE void hb_emit_release(struct hb_tls *t, uint32_t hook, uint32_t flags, uint64_t object, uint64_t time_ns, uint64_t debt_ns,
-                                        uint32_t woken, const struct hb_hold *hold, uint64_t held_ns, const void *frame) {
+                                        uint32_t woken, const struct hb_hold *hold, uint64_t ns, const void *frame) {
   if (!hb_thread_ready(t) || !hb_load_relaxed(&hb.header->recording)) return;
   if (HB_UNLIKELY(!hb_begin(t))) return;
   if (HB_UNLIKELY(!t->announced)) hb_announce(t);
@@ -289,7 +289,9 @@ static HB_NOINLINE void hb_emit_release(struct hb_tls *t, uint32_t hook, uint32_
   hb_rec_init(&r.rec, HB_REC_RELEASE, hook, flags, time_ns);
   r.object = object;
   r.debt_ns = debt_ns;
-  r.acquired_ns = hold && held_ns < time_ns ? time_ns - held_ns : 0;
+  r.acquired_ns = 0;
+  if (hold && ns < time_ns) r.acquired_ns = time_ns - ns;
+  if (!hold && ns && ns < UINT64_MAX / 2) r.acquired_ns = time_ns + ns;
   r.woken = woken;
   r.taken_hook = 0;
   memset(&r.taken, 0, sizeof r.taken);

@@ -46,10 +46,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "a048e2a989d0a8cac7891a7c23c655923c402f0b34b38b204807aa55ed34996f"
+const sourcesSHA256 = "99afd4285737428f2dc9b2fd074c2bcdbd8f06beea1a8d92a199ad6f222a62d9"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "090f23d2edca7e5c57b435b52cc08a0d1deedbc2de55030820774343424a7899",
+	"agent/hbagent_linux_amd64.so": "a88af2bac46b546dcba0dbc90ced9dec69380819fe7f97657f74112bced93e1a",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

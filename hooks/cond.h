@@ -67,13 +67,14 @@ HB_EXPORT HB_NOINLINE int pthread_cond_clockwait(void *c, void *m, int clock, co
 static HB_NOINLINE int hb_wake_long(hb_lock_fn real, uint32_t hook, void *object, uint32_t shared) {
   struct hb_tls *t = hb_self();
   uint32_t waiting = shared ? shared : hb_waiters((uint64_t)object);
-  uint64_t now = 0, debt = hb_release_begin(t, (uint64_t)object, UINT64_MAX, &now);
+  uint64_t now = 0, debt = hb_release_begin(t, (uint64_t)object, UINT64_MAX, &now), stamp = hb_stamp();
   int r = real(object);
+  uint64_t lasted = hb_stamp_ns(stamp, hb_stamp());
   if (now && shared && debt == 0 && t->wait_threshold_ns <= hb.lock_threshold_ns) { /* of what others waited nothing is known */
     debt = 1;
     hb_wait_adapt(t);
   }
-  if (now && hb.features & HB_FEATURE_LOCK) hb_emit_release(t, hook, shared ? HB_RECF_SHARED : 0u, (uint64_t)object, now, debt, waiting, NULL, 0, HB_FRAME);
+  if (now && hb.features & HB_FEATURE_LOCK) hb_emit_release(t, hook, shared ? HB_RECF_SHARED : 0u, (uint64_t)object, now, debt, waiting, NULL, lasted, HB_FRAME);
   return r;
 }
 
@@ -192,10 +193,10 @@ static HB_NOINLINE long hb_futex_wait(long n, long a, long b, long c, long d, lo
 
 static HB_NOINLINE long hb_futex_wake(long n, long a, long b, long c, long d, long e, long f) {
   struct hb_tls *t = hb_self();
-  uint64_t now = 0, debt = hb_waiters((uint64_t)a) ? hb_release_begin(t, (uint64_t)a, UINT64_MAX, &now) : 0;
+  uint64_t now = 0, debt = hb_waiters((uint64_t)a) ? hb_release_begin(t, (uint64_t)a, UINT64_MAX, &now) : 0, stamp = hb_stamp();
   long r = ((hb_syscall_fn)hb_real.syscall)(n, a, b, c, d, e, f);
   if (r > 0 && now && hb.features & HB_FEATURE_LOCK)
-    hb_emit_release(t, HB_HOOK_futex_wake, 0u, (uint64_t)a, now, debt, (uint32_t)r, NULL, 0, HB_FRAME);
+    hb_emit_release(t, HB_HOOK_futex_wake, 0u, (uint64_t)a, now, debt, (uint32_t)r, NULL, hb_stamp_ns(stamp, hb_stamp()), HB_FRAME);
   return r;
 }
 

@@ -329,7 +329,7 @@ struct hb_rec_release {
   struct hb_rec rec;    /* time_ns: just before the object was let go */
   uint64_t object;
   uint64_t debt_ns;     /* delay caused by releases of this object since the last recorded one, this included */
-  uint64_t acquired_ns; /* when this thread took the lock; 0 = unknown */
+  uint64_t acquired_ns; /* when this thread took the lock; of a wake-up (class WAKE) when the call came back; 0 = unknown */
   uint32_t woken;       /* futex wake: how many the kernel woke; others: waiters registered */
   uint32_t taken_hook;  /* by which call it was taken; 0: HB_STACK_NONE in `taken` */
   struct hb_stack taken; /* where it was taken, as a difference to `stack`; its program counters follow those of `stack` */

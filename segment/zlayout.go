@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "db9a555a1b687865004d5b68735ca272dba158af44276eed2a50434ad5118e53"
+const layoutSHA256 = "7e3a767d0a891285370c38db571341f1bc5fffabb1778e70567d68fddc92c6dc"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC

@@ -71,7 +71,7 @@ func run(rounds int, only, bin string, flags []string, out string) error {
 	}
 	var text strings.Builder
 	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "program\tscenario\twaits\tpresent\terror p50 µs\tp99 µs\treleaser known\tright\tcertain\tright\tlikely\tright\ttaken at known\tright\t\n")
+	fmt.Fprintf(t, "program\tscenario\twaits\tpresent\terror p50 µs\tp99 µs\treleaser known\tright\tcertain\tright\tlikely\tclaimed\tright\ttaken at known\tright\t\n")
 	for _, p := range programs {
 		if _, err := exec.LookPath(p.compile[0]); err != nil {
 			fmt.Fprintf(os.Stderr, "locks: without %s: %s is left out\n", p.compile[0], p.source)
@@ -102,6 +102,12 @@ func run(rounds int, only, bin string, flags []string, out string) error {
 		}
 	}
 	t.Flush()
+	if exe := filepath.Join(tmp, "truth-c"); only == "" || slices.Contains(poolScenarios, only) {
+		text.WriteByte('\n')
+		if err := pools(&text, bin, exe, tmp, only, 5*rounds); err != nil {
+			return err
+		}
+	}
 	fmt.Print(text.String())
 	if out != "" {
 		return os.WriteFile(out, []byte(text.String()), 0o644)
@@ -125,6 +131,7 @@ type result struct {
 	asked, known, right    int     // waits whose releaser the program knows
 	certain, certainRight  int
 	likelyNamed, likelyYes int
+	claimed                float64 // what the likely ones say, summed up
 	holds, taken, takenYes int // waits for a lock whose releaser had taken it at a known place
 }
 
@@ -142,8 +149,8 @@ func (r *result) String() string {
 		}
 		return fmt.Sprintf("%.2f %%", 100*float64(part)/float64(whole))
 	}
-	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t", r.waits, share(r.present, r.waits), at(50), at(99),
-		share(r.known, r.asked), share(r.right, r.known), r.certain, share(r.certainRight, r.certain), r.likelyNamed, share(r.likelyYes, r.likelyNamed), share(r.taken, r.holds), share(r.takenYes, r.taken))
+	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t", r.waits, share(r.present, r.waits), at(50), at(99),
+		share(r.known, r.asked), share(r.right, r.known), r.certain, share(r.certainRight, r.certain), r.likelyNamed, share(int(r.claimed), r.likelyNamed), share(r.likelyYes, r.likelyNamed), share(r.taken, r.holds), share(r.takenYes, r.taken))
 }
 
 // compare holds a recording against the file that the program wrote.
@@ -236,6 +243,11 @@ func compare(truth, recording string) (*result, error) {
 			count(right, &r.certainRight)
 		} else {
 			r.likelyNamed++
+			if last.Weight > 1 {
+				r.claimed += float64(last.Size) / 1000
+			} else {
+				r.claimed++
+			}
 			count(right, &r.likelyYes)
 		}
 	}

@@ -111,6 +111,7 @@ type Assembler struct {
 	gone    []*process // processes that ProcGone was told of
 	mods    registry
 	wakes   wakes
+	delays  [3]delays // see delaysOf
 	offs    offs
 
 	recent  [recentThreads]recentThread

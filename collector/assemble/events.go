@@ -22,7 +22,11 @@ func (a *Assembler) arrived(t *thread, h *segment.Rec, rec []byte) bool {
 	case segment.RecTypeRelease:
 		var r segment.RecRelease
 		if t != nil && t.proc != nil && r.Decode(rec) {
-			a.wakes.released(a.sharing(t.proc, h.Flags), r.Object, uint32(t.meta.ID), trace.Ns(h.TimeNs))
+			x := release{at: trace.Ns(h.TimeNs), by: uint32(t.meta.ID), left: lets(trace.HookID(h.Hook), r.Woken)}
+			if r.AcquiredNs > h.TimeNs {
+				x.lasted = uint32(min(r.AcquiredNs-h.TimeNs, math.MaxUint32))
+			}
+			a.wakes.released(a.sharing(t.proc, h.Flags), r.Object, x)
 		}
 	case segment.RecTypeThreadExit:
 		if t != nil && t.proc != nil {
@@ -226,7 +230,9 @@ func (a *Assembler) release(t *thread, rec []byte, e *trace.Event) bool {
 	}
 	e.Kind, e.Object = trace.KindRelease, r.Object
 	e.Debt = int64(min(r.DebtNs, math.MaxInt64))
-	e.Release = trace.Ns(min(r.AcquiredNs, uint64(e.Time)))
+	if r.AcquiredNs < uint64(e.Time) { // else it is when a wake-up's call came back
+		e.Release = trace.Ns(r.AcquiredNs)
+	}
 	if ok := a.taken(t, &r, pcs[n:], e); !ok {
 		return false
 	}

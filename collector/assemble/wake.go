@@ -2,8 +2,8 @@
 //
 // A lock's hand-over is known exactly: the agent leaves the releaser's name with the lock, and the last one who
 // let go before the wait ended is the one. For condition variables, semaphores and futexes there may be several
-// candidates; the join is certain when exactly one release of the object by another thread overlaps the wait. Of several
-// the latest is named, with their number.
+// candidates; the join is certain when only one other thread released the object during the wait. Of several
+// threads the likeliest is named, with their number and how likely it is (likely.go).
 package assemble
 
 import (
@@ -51,11 +51,18 @@ func (a *Assembler) sharing(p *process, flags uint8) uint32 {
 // maxForks is how many generations are looked back.
 const maxForks = 64
 
+// release is one of them.
+type release struct {
+	at     trace.Ns
+	by     uint32
+	lasted uint32  // ns that the call took; 0: not known, or not a call that wakes
+	left   float32 // how many waiters it may yet have let go on, by what has been joined with it: see consume
+}
+
 // releases are the newest ones of an object.
 type releases struct {
-	at      []trace.Ns
-	by      []uint32
-	n       uint32   // ever added since the ring has its size; n % len(at) is the next place
+	ring    []release
+	n       uint32   // ever added since the ring has its size; n % len(ring) is the next place
 	gone    trace.Ns // newest time that was overwritten: about times up to here nothing is known
 	partial bool     // earlier ones may have been forgotten with a generation
 }
@@ -74,12 +81,12 @@ func (w *wakes) get(k objectKey) *releases {
 	return w.old[k]
 }
 
-func (w *wakes) released(proc uint32, object uint64, by uint32, at trace.Ns) {
+func (w *wakes) released(proc uint32, object uint64, x release) {
 	k := objectKey{object, proc}
 	r := w.now[k]
 	if r == nil {
 		if r = w.old[k]; r == nil {
-			r = &releases{at: make([]trace.Ns, releasesKept), by: make([]uint32, releasesKept), partial: w.forgot}
+			r = &releases{ring: make([]release, releasesKept), partial: w.forgot}
 		}
 		if len(w.now) >= objectsKept {
 			w.forgot = w.forgot || len(w.old) > 0
@@ -91,37 +98,36 @@ func (w *wakes) released(proc uint32, object uint64, by uint32, at trace.Ns) {
 		}
 		w.now[k] = r
 	}
-	size := uint32(len(r.at))
-	if r.n >= size && size < releasesMost && w.grown+int(size) <= releasesAll && at-r.at[r.n%size] < releasesAge {
+	size := uint32(len(r.ring))
+	if r.n >= size && size < releasesMost && w.grown+int(size) <= releasesAll && x.at-r.ring[r.n%size].at < releasesAge {
 		w.grown += int(size)
 		r.grow()
 		size *= 2
 	}
 	i := r.n % size
 	if r.n >= size {
-		r.gone = max(r.gone, r.at[i])
+		r.gone = max(r.gone, r.ring[i].at)
 	} else if r.partial && r.n == 0 {
-		r.gone = at // what happened before the first that is remembered is not known
+		r.gone = x.at // what happened before the first that is remembered is not known
 	}
-	r.at[i], r.by[i] = at, by
+	r.ring[i] = x
 	r.n++
 }
 
 // grow doubles the ring; the oldest comes first then.
 func (r *releases) grow() {
-	size := len(r.at)
+	size := len(r.ring)
 	oldest := int(r.n) % size
-	at, by := make([]trace.Ns, 2*size), make([]uint32, 2*size)
-	copy(at[copy(at, r.at[oldest:]):], r.at[:oldest])
-	copy(by[copy(by, r.by[oldest:]):], r.by[:oldest])
-	r.at, r.by, r.n = at, by, uint32(size)
+	ring := make([]release, 2*size)
+	copy(ring[copy(ring, r.ring[oldest:]):], r.ring[:oldest])
+	r.ring, r.n = ring, uint32(size)
 }
 
 // dropped accounts for the older generation, which is about to be forgotten but for what moved on.
 func (w *wakes) dropped(moving *releases) {
 	for k, r := range w.old {
 		if w.now[k] != r && r != moving {
-			w.grown -= len(r.at) - releasesKept
+			w.grown -= len(r.ring) - releasesKept
 		}
 	}
 }
@@ -157,7 +163,7 @@ func (a *Assembler) join(t *thread, hook hooks.Info, space uint32, e *trace.Even
 			e.Flags |= trace.FlagCertain // the last to arrive lets everybody go
 		}
 	default:
-		a.joinOverlapping(t, space, e)
+		a.joinOverlapping(t, hook, space, e)
 		t.woken = woken{e.Object, uint32(e.Releaser), e.Release}
 	}
 }
@@ -171,7 +177,7 @@ type woken struct {
 }
 
 // joinOverlapping looks for the releases of e.Object that overlap the wait.
-func (a *Assembler) joinOverlapping(t *thread, space uint32, e *trace.Event) {
+func (a *Assembler) joinOverlapping(t *thread, hook hooks.Info, space uint32, e *trace.Event) {
 	if space == 0 {
 		return
 	}
@@ -179,44 +185,49 @@ func (a *Assembler) joinOverlapping(t *thread, space uint32, e *trace.Event) {
 	if r == nil {
 		return
 	}
-	n := 0
-	var by uint32
-	var at trace.Ns
-	for i := range min(r.n, uint32(len(r.at))) {
-		if r.by[i] == uint32(t.meta.ID) || r.at[i] < e.Start-overlapSlack || r.at[i] > e.Time {
+	var among candidates
+	for i := range r.ring[:min(r.n, uint32(len(r.ring)))] {
+		x := &r.ring[i]
+		if x.by == uint32(t.meta.ID) || !x.overlaps(e.Start, e.Time) || a.ref(x.by) == 0 {
 			continue
 		}
-		if t.woken == (woken{e.Object, r.by[i], r.at[i]}) {
+		if t.woken == (woken{e.Object, x.by, x.at}) {
 			continue
 		}
-		n++
-		if r.at[i] >= at {
-			by, at = r.by[i], r.at[i]
-		}
+		among.add(x)
 	}
-	if n > 1 { // the latest, or the one that the agent saw, is as good as any: how many there were is how sure that is
-		if e.Releaser == 0 && a.ref(by) != 0 {
-			e.Releaser, e.Release = a.ref(by), at
-		}
-		if e.Releaser != 0 {
-			e.Weight = uint64(n)
-		}
+	if among.n == 0 {
 		return
 	}
-	if n != 1 || a.ref(by) == 0 {
+	c, threads, chance := among.likeliest(a.delaysOf(hook), e.Time)
+	if threads > 1 {
+		e.Releaser, e.Release = a.ref(c.by), c.at
+		e.Weight, e.Size = uint64(threads), chance
 		return
 	}
-	whole := r.gone < e.Start-overlapSlack
 	switch e.Releaser {
 	case 0:
-		e.Releaser, e.Release = a.ref(by), at
-	case a.ref(by):
+		e.Releaser, e.Release = a.ref(c.by), c.at
+	case a.ref(c.by):
 	default:
-		return // the agent names another: it may have seen a release that was too short to be recorded
+		return // the agent names another: it may have seen a release whose record was lost
 	}
-	if at >= e.Start && whole {
+	whole := r.gone < e.Start-overlapSlack
+	if (c.at >= e.Start || c.lasted != 0) && whole && among.left == 0 {
 		e.Flags |= trace.FlagCertain
 	}
+}
+
+// overlaps says whether it may have ended a wait from start to end. Its record says when it began; where it does not say
+// how long it took, it may still have been under way for a while.
+func (x *release) overlaps(start, end trace.Ns) bool {
+	if x.at > end {
+		return false
+	}
+	if x.lasted != 0 {
+		return x.at+trace.Ns(x.lasted) > start
+	}
+	return x.at >= start-overlapSlack
 }
 
 // exits are the newest thread exits of a process.

@@ -38,7 +38,7 @@ func TestJoins(t *testing.T) {
 		{"condition, one, named", hooks.PthreadCondWait, 0, 2, []rel{{2, 1_500_000}}, nil, 2, 1_999_000, true},
 		{"condition, another is named", hooks.PthreadCondWait, 0, 3, []rel{{2, 1_500_000}}, nil, 3, 1_999_000, false},
 		{"condition, two", hooks.PthreadCondWait, 0, 0, []rel{{2, 1_500_000}, {3, 1_600_000}}, nil, 3, 1_600_000, false},
-		{"condition, two by one", hooks.PthreadCondWait, 0, 2, []rel{{2, 1_500_000}, {2, 1_600_000}}, nil, 2, 1_999_000, false},
+		{"condition, two by one", hooks.PthreadCondWait, 0, 2, []rel{{2, 1_500_000}, {2, 1_600_000}}, nil, 2, 1_999_000, true},
 		{"condition, its own", hooks.PthreadCondWait, 0, 0, []rel{{1, 1_500_000}, {3, 1_600_000}}, nil, 3, 1_600_000, true},
 		{"condition, before", hooks.PthreadCondWait, 0, 0, []rel{{2, 500_000}}, nil, 0, 0, false},
 		{"condition, just before", hooks.PthreadCondWait, 0, 0, []rel{{2, from - 5_000}}, nil, 2, from - 5_000, false},
@@ -155,12 +155,12 @@ func TestOneSignalEndsOneWait(t *testing.T) {
 func TestHistoryIsBounded(t *testing.T) {
 	var w wakes
 	for i := range uint64(5 * objectsKept) {
-		w.released(1, i, 2, trace.Ns(i))
+		w.released(1, i, release{at: trace.Ns(i), by: 2, left: 1})
 	}
 	if n := len(w.now) + len(w.old); n > 2*objectsKept {
 		t.Errorf("%d objects kept", n)
 	}
-	w.released(1, 0, 2, 1e9)
+	w.released(1, 0, release{at: 1e9, by: 2, left: 1})
 	if r := w.get(objectKey{0, 1}); r.gone != 1e9 {
 		t.Errorf("an object that may have been forgotten is complete since %d", r.gone)
 	}

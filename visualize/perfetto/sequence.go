@@ -36,6 +36,7 @@ const (
 	annReleaser
 	annReleaserSure
 	annCandidates
+	annChance
 	annWaiter
 	annDuration
 	annReleased
@@ -52,7 +53,7 @@ const (
 )
 
 var annotations = [...]string{
-	"stacks", "began", "ended", "object", "object_name", "mutex", "fd", "owner", "releaser", "releaser_certain", "candidates", "waiter",
+	"stacks", "began", "ended", "object", "object_name", "mutex", "fd", "owner", "releaser", "releaser_certain", "candidates", "chance_percent", "waiter",
 	"duration_ns", "released_ns_before_end", "result", "hook", "outcome", "clipped", "delay_caused_ns", "held_ns", "count",
 	"spent_on", "spent_by", "owner_took_it_in",
 }

@@ -81,6 +81,9 @@ func (w *writer) describeInterval(q *sequence, iv *spans.Interval) {
 		w.annBool(q, annReleaserSure, e.Flags&trace.FlagCertain != 0)
 		if e.Kind == trace.KindWait && e.Weight > 1 {
 			w.annUint(q, annCandidates, e.Weight)
+			if e.Size != 0 {
+				w.annUint(q, annChance, (e.Size+5)/10)
+			}
 		}
 		if e.Release != 0 {
 			w.annInt(q, annReleased, int64(e.Time-e.Release))

@@ -213,6 +213,7 @@ type jsonEdge struct {
 	Holder        *jsonWho   `json:"holder"`
 	Releaser      *jsonWho   `json:"releaser"`
 	Certain       uint64     `json:"certain"`
+	Expected      float64    `json:"expected"`
 	Count         uint64     `json:"count"`
 	TotalNs       int64      `json:"total_ns"`
 	MaxNs         int64      `json:"max_ns"`
@@ -298,7 +299,7 @@ func (f *facts) jsonEdge(e *edge) jsonEdge {
 	out := jsonEdge{
 		Kind: f.kind(e.hook), Object: f.objectName(o), Address: address(e.object),
 		Waiter: f.who(e.waiter), Holder: f.who(f.holder(e)), Releaser: f.who(e.releaser),
-		Certain: e.sure, Count: e.count, TotalNs: e.total, MaxNs: e.max, TimedOut: e.timedOut, Open: e.open,
+		Certain: e.sure, Expected: float64(e.expected) / 1000, Count: e.count, TotalNs: e.total, MaxNs: e.max, TimedOut: e.timedOut, Open: e.open,
 		WaiterStack: f.stack(site{e.stack, e.hook}), HolderStack: []string{}, ReleaserStack: f.stack(e.release),
 		HolderDoing: []jsonDoes{},
 	}

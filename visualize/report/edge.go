@@ -19,6 +19,8 @@ type edge struct {
 	// Of the count: how many have a releaser who is the only candidate, ended by their time-out, or had not ended when
 	// recording did.
 	sure, timedOut, open uint64
+	// expected is how many of the count the releaser ended, by how likely the recording says that it is, in thousandths.
+	expected uint64
 }
 
 // certain says whether the releaser is the only candidate most of the time.
@@ -58,7 +60,8 @@ type pendingWait struct {
 	edgeKey
 	ns    int64
 	flags trace.Flags
-	prev  int32 // index of the next older pending wait with the same key, -1 none
+	claim uint64 // how likely it is that the releaser is the one, thousandths
+	prev  int32  // index of the next older pending wait with the same key, -1 none
 	live  bool
 }
 
@@ -99,6 +102,7 @@ func (j *joiner) event(e *trace.Event) {
 				stack: e.Stack,
 			},
 			key: releaseKey{e.Releaser, e.Release}, ns: max(0, int64(e.Time-e.Start)), flags: e.Flags,
+			claim: uint64(1000 * claimOf(e)),
 		}
 		if e.Releaser == 0 || e.Release == 0 {
 			j.keep(w)
@@ -177,6 +181,9 @@ func (j *joiner) keep(w pendingWait) {
 	e.max = max(e.max, w.ns)
 	if w.flags&trace.FlagCertain != 0 {
 		e.sure++
+	}
+	if w.releaser != 0 {
+		e.expected += w.claim
 	}
 	if w.flags&trace.FlagTimedOut != 0 {
 		e.timedOut++

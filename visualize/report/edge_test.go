@@ -35,6 +35,9 @@ func exactJoin(events []trace.Event) map[edgeKey]edge {
 		if e.Flags&trace.FlagCertain != 0 {
 			x.sure++
 		}
+		if e.Releaser != 0 {
+			x.expected += 1000
+		}
 		out[k] = x
 	}
 	return out

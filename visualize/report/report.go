@@ -40,7 +40,7 @@
 // and --locks, where a thread is {"thread","pid","tid","name"}, or null where it is not known:
 //
 //	"edges":[{"kind":"mutex","object":"cache_lock","address":"0x55…","process":4100,"waiter":{…},"holder":{…},"releaser":{…},
-//	          "certain":9,"count":18,"total_ns":1,"max_ns":1,"timed_out":0,"open":0,
+//	          "certain":9,"expected":15.2,"count":18,"total_ns":1,"max_ns":1,"timed_out":0,"open":0,
 //	          "waiter_stack":["leaf",…],"holder_stack":[…],"releaser_stack":[…],
 //	          "holder_doing":[{"what":"fsync in flush","act":"call","ns":1}]}]
 //	"chains":[{"total_ns":1,"max_ns":1,"count":1,"lock":true,
@@ -52,7 +52,7 @@
 // An edge is all waits of one thread at one place for one object that the same threads held and let go. object is a
 // variable's name, or says where the object was first waited for; it is the same in other recordings of the program,
 // address is not. holder had the object when the wait began, releaser let go of it last before the wait ended; of
-// count waits, so many were certain to be ended by it. holder_stack is where the holder took the object, where that is
+// count waits, so many were certain to be ended by it, and so many are expected to have been, by how likely it is for each. holder_stack is where the holder took the object, where that is
 // recorded. holder_doing is what the holders did during the waits; its ns may sum up to less than total_ns only where
 // waits were left out, which doubt counts. The first link of a chain is the wait itself, each next one what the thread
 // that it waited for waited for in turn; act is one of running, call, runnable, off-cpu, unseen (in no recorded

@@ -27,7 +27,7 @@ type ownInterval struct {
 	hook       trace.HookID
 	flags      trace.Flags
 	wait       bool
-	of         uint64 // releases among which the releaser's is named; 0: one, or not counted
+	claims     float64 // how likely the releaser is the one, as recorded
 }
 
 // offTime is a time off a CPU as the kernel saw it.
@@ -57,10 +57,7 @@ func (c *checkInput) add(e *trace.Event) {
 		return
 	}
 	if e.Kind != trace.KindOff {
-		c.own[e.Thread] = append(c.own[e.Thread], ownInterval{e.Start, e.Time, e.Object, e.Releaser, e.Hook, e.Flags, e.Kind == trace.KindWait, 0})
-		if own := c.own[e.Thread]; e.Kind == trace.KindWait {
-			own[len(own)-1].of = e.Weight
-		}
+		c.own[e.Thread] = append(c.own[e.Thread], ownInterval{e.Start, e.Time, e.Object, e.Releaser, e.Hook, e.Flags, e.Kind == trace.KindWait, claimOf(e)})
 		return
 	}
 	if e.Weight == trace.OffNew {
@@ -69,6 +66,17 @@ func (c *checkInput) add(e *trace.Event) {
 	c.offs[e.Thread] = append(c.offs[e.Thread], offTime{
 		e.Start, e.Release, e.Time, e.Stack, e.Releaser, e.Weight == trace.OffByInterrupt, e.Result != trace.OffRunnable,
 	})
+}
+
+// claimOf is how likely a recording says that it is that a wait's releaser is the one.
+func claimOf(e *trace.Event) float64 {
+	switch {
+	case e.Weight <= 1:
+		return 1
+	case e.Size == 0:
+		return 1 / float64(e.Weight)
+	}
+	return float64(min(e.Size, 1000)) / 1000
 }
 
 // selfCheck is the result.
@@ -129,7 +137,7 @@ type checkEdges struct {
 	Unwoken   uint64 `json:"unwoken"`   // the kernel saw no wake-up: it did not sleep
 	Unknown   uint64 `json:"unknown"`   // no releaser was recorded, the kernel knows the waker
 	Agreement share  `json:"agreement"` // same of those where both name a thread
-	Claimed   share  `json:"claimed"`   // what it should be: 1 of as many as there were candidates, on average
+	Claimed   share  `json:"claimed"`   // what it should be: how likely the recording says that the releaser is the one, on average
 	claimed   float64
 }
 
@@ -326,10 +334,10 @@ func (f *facts) check(in *checkInput) *selfCheck {
 					e.Unknown++
 				case iv.releaser == last.waker, signalled && k.Kind == "condvar": // after its signal it may wait for the mutex
 					e.Same++
-					e.claimed += 1 / float64(max(iv.of, 1))
+					e.claimed += iv.claims
 				default:
 					e.Other++
-					e.claimed += 1 / float64(max(iv.of, 1))
+					e.claimed += iv.claims
 				}
 			}
 		}
@@ -421,7 +429,7 @@ func (f *facts) selfCheckView(o Options) []string {
 			t.Add(e.Kind, sure, number.Count(e.Waits), number.Count(e.Same), number.Count(e.Other), number.Count(e.Outside), number.Count(e.Unwoken), number.Count(e.Unknown), e.Agreement.String(), e.Claimed.String())
 		}
 		out = append(out, titled(o, "Who let go, and whom the kernel saw waking", t.Lines(o.Width, o.Color))...)
-		out = append(out, terminal.Wrap("", []string{"A lock's releaser is who had it last; its waker may be an earlier one, from whom somebody else took it in between. claim: how often the releaser should be the one, by the number of candidates."}, o.Width)...)
+		out = append(out, terminal.Wrap("", []string{"A lock's releaser is who had it last; its waker may be an earlier one, from whom somebody else took it in between. claim: how often the releaser should be the one, by what the recording says."}, o.Width)...)
 	}
 	n := min(o.Top, len(c.Missing))
 	if n > 0 {

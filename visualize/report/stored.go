@@ -17,7 +17,7 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
-const storedVersion = 1
+const storedVersion = 2
 
 // summarised is a recording with facts in it: [tracefile.Reader] is one.
 type summarised interface {
@@ -171,6 +171,7 @@ func (f *facts) code(c *coding) {
 		c.int(&x.total)
 		c.int(&x.max)
 		c.uint(&x.sure)
+		c.uint(&x.expected)
 		c.uint(&x.timedOut)
 		c.uint(&x.open)
 	})

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_LINES = 1 << 16, MAX_THREADS = 8 };
+enum { MAX_LINES = 1 << 16, MAX_THREADS = 9 };
 struct line {
   int tid, releaser;
   uint64_t start, end;
@@ -160,6 +160,36 @@ static void *sem_body(void *arg) {
   return NULL;
 }
 
+/* Six threads take what three others put into a queue: who ended which wait only the kernel knows. */
+enum { TAKERS = 6, PUTTERS = 3 };
+static void *pool_body(void *arg) {
+  int self = (int)(intptr_t)arg, by_sem = !strcmp(scenario, "pool-semaphore");
+  unsigned seed = (unsigned)self + 1;
+  for (int i = 0; i < rounds * (self < TAKERS ? PUTTERS : TAKERS); i++) {
+    if (by_sem) {
+      if (self < TAKERS)
+        sem_wait(&sem), spin_us(random_us(&seed, 5, 100));
+      else
+        usleep(random_us(&seed, 10, 300)), sem_post(&sem);
+      continue;
+    }
+    if (self >= TAKERS) usleep(random_us(&seed, 10, 300));
+    pthread_mutex_lock(&mutex);
+    if (self < TAKERS) {
+      while (!queued) pthread_cond_wait(&cond, &mutex);
+      queued--;
+      pthread_mutex_unlock(&mutex);
+      spin_us(random_us(&seed, 5, 100));
+    } else {
+      queued++;
+      if (inside) pthread_cond_signal(&cond);
+      pthread_mutex_unlock(&mutex);
+      if (!inside) pthread_cond_signal(&cond);
+    }
+  }
+  return NULL;
+}
+
 static atomic_int arrived, arrivals[MAX_LINES];
 static void *barrier_body(void *arg) {
   int self = (int)(intptr_t)arg;
@@ -247,11 +277,13 @@ int main(int argc, char **argv) {
   } all[] = {{"mutex", mutex_body, 4},     {"rwlock", rwlock_body, 5}, {"condvar-inside", cond_body, 2},
              {"condvar-outside", cond_body, 2}, {"semaphore", sem_body, 2}, {"barrier", barrier_body, 4},
              {"chain", chain_body, 5},  {"pipe", channel_body, 3}, {"eventfd", channel_body, 3}, {"socketpair", channel_body, 3},
-             {"tcp", channel_body, 3},  {"epoll-pipe", channel_body, 3}, {"epoll-eventfd", channel_body, 3}};
+             {"tcp", channel_body, 3},  {"epoll-pipe", channel_body, 3}, {"epoll-eventfd", channel_body, 3},
+             {"pool-inside", pool_body, TAKERS + PUTTERS}, {"pool-outside", pool_body, TAKERS + PUTTERS},
+             {"pool-semaphore", pool_body, TAKERS + PUTTERS}};
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
     if (strcmp(all[k].name, scenario)) continue;
     if (all[k].body == channel_body && open_channel()) return 1;
-    inside = strcmp(scenario, "condvar-outside") != 0;
+    inside = !strstr(scenario, "outside");
     sem_init(&sem, 0, 0);
     pthread_barrier_init(&barrier, NULL, (unsigned)all[k].threads);
     pthread_t t[MAX_THREADS];
