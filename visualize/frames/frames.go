@@ -66,13 +66,14 @@ type Table struct {
 	plumbs  []int8   // by ID, of a run-time library: 1 yes, -1 no, 0 not looked at yet
 	depth   []uint16 // node -> frames down to the root, itself included; 0 not counted yet
 	path    []trace.StackID
+	started map[string]string // programs' paths: what they are called
 }
 
 // New makes a Table for src.
 func New(src trace.Source) *Table {
 	n := src.Nodes() + 1
 	t := &Table{
-		src: src, modules: map[trace.ModuleID]*trace.Module{},
+		src: src, modules: map[trace.ModuleID]*trace.Module{}, started: startedAs(src.Processes()),
 		frames: make([]Frame, 1), ids: map[frameKey]ID{},
 		sets: make([][]At, 1), byAddr: map[addrKey]uint32{},
 		parent: make([]uint32, n), setOf: make([]uint32, n), width: make([]uint8, n), depth: make([]uint16, n),
@@ -233,7 +234,37 @@ func (t *Table) Address(module trace.ModuleID, off uint64) string {
 	case m.Path == "":
 		return fmt.Sprintf("[anon]+%#x", off)
 	}
-	return fmt.Sprintf("%s+%#x", Valid(filepath.Base(m.Path)), off)
+	return fmt.Sprintf("%s+%#x", t.base(m), off)
+}
+
+// base is what a module is called: its file's name. A program is called as it was started, where that says more: Debian's
+// redis-server is a link to redis-check-rdb.
+func (t *Table) base(m *trace.Module) string {
+	if s, ok := t.started[m.Path]; ok {
+		return s
+	}
+	return Valid(filepath.Base(m.Path))
+}
+
+// startedAs tells, by path, under which other name programs were started, where all processes of one agree.
+func startedAs(list []trace.Process) map[string]string {
+	out := map[string]string{}
+	for i := range list {
+		p := &list[i]
+		if len(p.Cmdline) == 0 || p.Exe == "" {
+			continue
+		}
+		name := Valid(filepath.Base(strings.TrimPrefix(p.Cmdline[0], "-")))
+		// a title that the program gave itself is no name of a file
+		if strings.ContainsAny(name, " :()[]") || name == "." || name == "/" {
+			name = Valid(filepath.Base(p.Exe))
+		}
+		if before, ok := out[p.Exe]; ok && before != name {
+			name = Valid(filepath.Base(p.Exe))
+		}
+		out[p.Exe] = name
+	}
+	return out
 }
 
 // Variable names the lock or other variable at an address of the recorded program: by its name, and how far into it the

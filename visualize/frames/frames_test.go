@@ -106,3 +106,25 @@ func TestObject(t *testing.T) {
 		t.Errorf("in one of two processes: %q", o)
 	}
 }
+
+// TestProgramAsStarted: a program that was started under another name than its file's is called that, unless its processes
+// do not agree or gave themselves a title.
+func TestProgramAsStarted(t *testing.T) {
+	for want, started := range map[string][]string{
+		"redis-server+0x40":    {"/usr/bin/redis-server", "redis-server"},
+		"sh+0x40":              {"-sh"},
+		"redis-check-rdb+0x40": {"redis-server", "redis-sentinel", "redis-server"},
+		"redis-check-rdb+0x41": {"redis-server: child"},
+		"redis-check-rdb+0x42": {""},
+		"redis-check-rdb+0x43": {},
+	} {
+		b := tracetest.New()
+		for i, name := range started {
+			b.AddProcess(trace.Process{PID: 1 + i, Exe: "/usr/bin/redis-check-rdb", Cmdline: []string{name, "--port"}})
+		}
+		b.AddModule(trace.Module{ID: 9, Path: "/usr/bin/redis-check-rdb"})
+		if got := New(b.Source()).Address(9, 0x40); got[:len(got)-1] != want[:len(want)-1] {
+			t.Errorf("started as %q: %s, want %s", started, got, want)
+		}
+	}
+}

@@ -10,7 +10,10 @@ export interface App {
   detail(content: Node | null): void;
   /** Runs a question; failures are shown, and of several under one name only the latest counts. */
   ask<T>(name: string, question: () => Promise<T>, then: (answer: T) => void): void;
+  /** threadName is what a thread is called: its name, and its number where another thread has the same. */
   threadName(i: number): string;
+  /** alone says whether no other thread has the same name. */
+  alone(i: number): boolean;
   /** Goes to a stretch of a thread's time. */
   goTo(thread: number, from: number, to: number): void;
 }

@@ -171,7 +171,7 @@ export class Blocks implements View {
         const mid = (x0 + x1) / 2;
         svg.append(
           s("path", {
-            d: `M${x0},${y0} C${mid},${y0} ${mid},${y1} ${x1},${y1}`, "stroke-width": t, stroke: looks[state].fill, fill: "none",
+            d: `M${x0},${y0} C${mid},${y0} ${mid},${y1} ${x1},${y1}`, "stroke-width": t, css: { stroke: looks[state].css }, fill: "none",
             class: `band${edge === "" ? "" : on ? " on" : " off"}`, tabindex: "0", role: "button",
             "aria-label": `${duration(x.ns)}: ${this.say(id)}`,
             on: { click: () => this.pick(id), keydown: (e: KeyboardEvent) => e.key === "Enter" && this.pick(id) },

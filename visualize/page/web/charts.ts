@@ -43,7 +43,7 @@ export function drawCharts(p: Plot, canvas: Canvas, c: Charted | null, hover: nu
       if (t + per >= p.app.shared.state.from && t <= p.app.shared.state.to) most = Math.max(most, curve.of[i] / per);
     }
     const top = n === 0 ? Math.max(most, Math.min(about.cpus || 1, Math.max(1, Math.ceil(most)))) : most;
-    g.fillText(`max ${curve.unit(most)}`, 10, y + 28);
+    g.fillText(most > 0 ? `max ${curve.unit(most)}` : "none", 10, y + 28);
     g.save();
     g.beginPath();
     g.rect(p.gutter, y, p.plotWidth(), chartHeight);

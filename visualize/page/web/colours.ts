@@ -1,27 +1,30 @@
-// Colours. Those of the states are Okabe and Ito's, which stay apart under the common colour blindnesses; what is
-// often idleness is paler, so that what costs stands out. States have text and patterns too: colour never says
-// anything alone.
+// Colours. They are in the style sheet, for both themes: those of the states are Okabe and Ito's, which stay apart under the
+// common colour blindnesses; what is often idleness is paler, in the dark darker, so that what costs stands out.
+// States have text and patterns too: colour never says anything alone.
 
-export interface Look {
-  name: string;
-  brief: string;
-  fill: string;
-  text: string;
+export class Look {
+  constructor(private state: number, readonly name: string, readonly brief: string) {}
+
+  /** fill is the colour for a canvas; for elements it is css, which follows the theme. */
+  get fill(): string { return ink(`s${this.state}`); }
+  get css(): string { return `var(--s${this.state})`; }
+  /** text is for what is written on it. */
+  get text(): string { return ink(`t${this.state}`); }
 }
 
 /** looks by number of state: piece.go. */
-export const looks: Look[] = [
-  { name: "unknown", brief: "unknown", fill: "#c9ced4", text: "#1f2933" },
-  { name: "running", brief: "running", fill: "#009e73", text: "#ffffff" },
-  { name: "off CPU: ready, or waits too short to record", brief: "ready / short waits", fill: "#a9dcc8", text: "#12372b" },
-  { name: "waiting for a lock", brief: "lock", fill: "#d55e00", text: "#ffffff" },
-  { name: "waiting for a signal or thread", brief: "signal", fill: "#e69f00", text: "#1f2933" },
-  { name: "reading or writing", brief: "I/O", fill: "#0072b2", text: "#ffffff" },
-  { name: "waiting for I/O to be ready", brief: "polling", fill: "#8ecbf0", text: "#1f2933" },
-  { name: "waiting for a process or message", brief: "process", fill: "#f0e442", text: "#1f2933" },
-  { name: "sleeping", brief: "sleep", fill: "#cfc3dd", text: "#1f2933" },
-  { name: "ready to run, but not running", brief: "ready", fill: "#cc79a7", text: "#1f2933" },
-];
+export const looks: Look[] = ([
+  ["unknown", "unknown"],
+  ["running", "running"],
+  ["off CPU: ready, or waits too short to record", "ready / short waits"],
+  ["waiting for a lock", "lock"],
+  ["waiting to be woken by a thread (condition, semaphore, join)", "wake-up"],
+  ["reading or writing", "I/O"],
+  ["waiting for I/O to be ready", "polling"],
+  ["waiting for a process or message", "process"],
+  ["sleeping", "sleep"],
+  ["ready to run, but not running", "ready"],
+] as const).map(([name, brief], i) => new Look(i, name, brief));
 
 export const stateCount = looks.length;
 export const running = 1;

@@ -89,7 +89,8 @@ export function table(head: string[], rows: Child[][], right: number[], caption:
 const widths = new Map<string, number>();
 const mostWidths = 20_000;
 
-function widthOf(g: CanvasRenderingContext2D, text: string): number {
+/** widthOf is the width of a text in the font of the canvas. */
+export function widthOf(g: CanvasRenderingContext2D, text: string): number {
   const key = g.font + text;
   let w = widths.get(key);
   if (w === undefined) {

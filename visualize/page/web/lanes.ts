@@ -41,7 +41,7 @@ export class Strips {
     if (this.share.length !== width * stateCount) this.share = new Float32Array(width * stateCount);
     this.width = width;
     this.height = height;
-    this.colours = looks.map((l) => pack(l.fill, dark() ? 235 : 255));
+    this.colours = looks.map((l) => pack(l.fill));
   }
 
   /** paint fills strip `at` with rows [a, b) of a thread; time [from, to) is the strip's width. */

@@ -39,6 +39,8 @@ class Page implements App {
   private problem = h("div", { class: "problem", role: "alert", hidden: true });
   private latest = new Map<string, number>();
   private pending = 0;
+  private named = new Map<string, number>(); // how many threads have a name
+  private namedOf: unknown = null;
 
   constructor(readonly store: Store, root: HTMLElement) {
     this.shared = new Shared(() => this.store.about.length, () => this.store.about.threads.length);
@@ -87,7 +89,18 @@ class Page implements App {
   threadName(i: number): string {
     const t = this.store.about.threads[i];
     if (!t) return "unknown thread";
-    return t.name || `thread ${t.tid}`;
+    if (!t.name) return `thread ${t.tid}`;
+    return this.alone(i) ? t.name : `${t.name}/${t.tid}`;
+  }
+
+  alone(i: number): boolean {
+    const { threads } = this.store.about;
+    if (this.namedOf !== threads) {
+      this.namedOf = threads;
+      this.named.clear();
+      for (const t of threads) this.named.set(t.name, (this.named.get(t.name) ?? 0) + 1);
+    }
+    return this.named.get(threads[i].name) === 1;
   }
 
   detail(content: Node | null): void {

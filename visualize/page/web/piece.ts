@@ -41,7 +41,7 @@ export function bar(parts: [number, number][], total: number): HTMLElement {
     "div",
     { class: "bar", role: "img", "aria-label": parts.map(([s, ns]) => `${looks[s].brief} ${percent(ns, total)}`).join(", ") },
     ...parts.filter(([, ns]) => ns > 0).map(([s, ns]) =>
-      h("i", { title: `${looks[s].brief} ${duration(ns)}`, css: { background: looks[s].fill, width: `${(100 * ns) / Math.max(1, total)}%` } })),
+      h("i", { title: `${looks[s].brief} ${duration(ns)}`, css: { background: looks[s].css, width: `${(100 * ns) / Math.max(1, total)}%` } })),
   );
 }
 
@@ -63,7 +63,7 @@ export function aboutPiece(app: App, rows: Rows, i: number): HTMLElement {
   const link = (t: number): HTMLElement =>
     h("button", { type: "button", class: "link", on: { click: () => app.goTo(t, start, start + ns) } }, app.threadName(t));
   box.append(
-    h("h2", {}, h("i", { class: "dot", css: { background: looks[state].fill } }), app.threadName(thread)),
+    h("h2", {}, h("i", { class: "dot", css: { background: looks[state].css } }), app.threadName(thread)),
     h("p", { class: "lead" }, `${duration(ns)} ${looks[state].name}${rows.object[i] ? `: ${places.object(rows.object[i])}` : ""}`),
   );
   if (several) {
@@ -117,7 +117,7 @@ async function meanwhile(app: App, into: HTMLElement, thread: number, from: numb
         const leaf = short(places.leaf(rows.site[i]));
         const place = rows.site[i] === 0 ? "" : rows.state[i] === running ? ` in ${leaf}` : ` ${leaf} in ${where(places, rows.site[i])}`;
         const what = rows.object[i] ? ` for ${places.object(rows.object[i])}` : "";
-        return h("li", {}, h("i", { class: "dot", css: { background: looks[rows.state[i]].fill } }),
+        return h("li", {}, h("i", { class: "dot", css: { background: looks[rows.state[i]].css } }),
           h("b", {}, duration(rows.value[i])), ` ${looks[rows.state[i]].brief}${place}${what}`);
       }),
       order.length === 0 && h("li", { class: "soft" }, "nothing was recorded of it in that time")),

@@ -165,7 +165,7 @@ export class SlowView implements View {
     }
     if (all - known > all / 1000) out.push([0, all - known, "unknown"]);
     out.sort((a, b) => b[1] - a[1]);
-    return out.slice(0, 7).map(([s, ns, text]) =>
-      h("span", { class: "part" }, h("i", { class: "dot", css: { background: looks[s].fill } }), h("b", {}, duration(ns)), ` ${percent(ns, all)} `, whole(text)));
+    return out.filter(([, ns]) => ns >= all / 200).slice(0, 7).map(([s, ns, text]) =>
+      h("span", { class: "part" }, h("i", { class: "dot", css: { background: looks[s].css } }), h("b", {}, duration(ns)), ` ${percent(ns, all)} `, whole(text)));
   }
 }

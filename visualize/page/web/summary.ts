@@ -19,6 +19,8 @@ export function where(places: Places, site: number): string {
   return short(places.caller(site) || places.leaf(site));
 }
 
+const plural: Record<string, string> = { condvar: "conditions", semaphore: "semaphores", thread: "threads to end", futex: "futexes", barrier: "barriers" };
+
 export class Summary {
   readonly element = h("div", { class: "summary", role: "status", "aria-label": "In short" });
   private asked = "";
@@ -43,7 +45,7 @@ export class Summary {
     return h(
       "button",
       { class: "card", type: "button", on: { click: go } },
-      h("i", { css: { background: looks[state].fill } }),
+      h("i", { css: { background: looks[state].css } }),
       h("b", {}, what),
       h("p", {}, ...more),
     );
@@ -64,8 +66,8 @@ export class Summary {
 
   private locks(rows: Rows): HTMLElement | null {
     const { places } = this.app.store;
-    const any = (s: number): boolean => rows.state.includes(s);
-    const state = any(locked) ? locked : signaled;
+    if (!rows.state.includes(locked)) return this.wakeups(rows);
+    const state = locked;
     const is = (i: number): boolean => rows.state[i] === state;
     const all = heaviest(rows, is, (i) => rows.object[i]);
     if (all.length === 0) return null;
@@ -76,15 +78,32 @@ export class Summary {
     const waited = heaviest(rows, mine, (i) => where(places, rows.site[i]))[0];
     const waiters = new Set<number>();
     for (let i = 0; i < rows.length; i++) if (mine(i)) waiters.add(rows.thread[i]);
-    const verb = state === locked ? "held by" : "let go by";
     const more = [
       waited ? `${waiters.size} thread${waiters.size === 1 ? "" : "s"} in ${waited[0]}` : "",
-      holder ? `, ${percent(holder[1], ns)} of it ${verb} ${this.app.threadName(holder[0] - 1)}` : "",
+      holder ? `, ${percent(holder[1], ns)} of it held by ${this.app.threadName(holder[0] - 1)}` : "",
       release ? ` in ${release[0]}` : "",
     ];
     return this.card(state, `${duration(ns)} waiting for ${places.object(object) || "a lock"}`, [more.join("")], () => {
       this.app.shared.set({ view: "blocks", options: { ...this.app.shared.state.options, edge: `o${object}` } });
     });
+  }
+
+  /** wakeups is about waits for other threads where there are no locks. Of idle workers nobody lets go: they are left out. */
+  private wakeups(rows: Rows): HTMLElement | null {
+    const { places } = this.app.store;
+    const is = (i: number): boolean => rows.state[i] === signaled && rows.releaser[i] > 0;
+    const kind = (i: number): string => places.objects[rows.object[i]]?.k ?? "";
+    const all = heaviest(rows, is, (i) => `${kind(i)}\n${where(places, rows.site[i])}`);
+    if (all.length === 0) return null;
+    const [what, ns] = all[0];
+    const [object, place] = what.split("\n");
+    const mine = (i: number): boolean => is(i) && `${kind(i)}\n${where(places, rows.site[i])}` === what;
+    const [by, byNs] = heaviest(rows, mine, (i) => rows.releaser[i] - 1)[0];
+    const threads = heaviest(rows, mine, (i) => rows.thread[i]).length;
+    return this.card(signaled, `${duration(ns)} waiting for ${plural[object] ?? "other threads"}`,
+      [`${threads} thread${threads === 1 ? "" : "s"} in ${place}, ${percent(byNs, ns)} of it let go by ${this.app.threadName(by)}`], () => {
+        this.app.shared.set({ view: "blocks", options: { ...this.app.shared.state.options, kinds: "all" } });
+      });
   }
 
   private calls(rows: Rows): HTMLElement | null {

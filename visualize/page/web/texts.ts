@@ -1,7 +1,7 @@
 // What is written before a lane and into its wide pieces.
 
 import { ink, locked, looks, off, signaled } from "./colours.js";
-import { ellipsis } from "./dom.js";
+import { ellipsis, widthOf } from "./dom.js";
 import { short } from "./format.js";
 import { stripHeight } from "./lanes.js";
 import type { Plot } from "./plot.js";
@@ -47,13 +47,19 @@ export function label(p: Plot, g: CanvasRenderingContext2D, l: { thread: number;
   g.fillText(l.open ? "▾" : "▸", 7, y + stripHeight / 2);
   g.font = `${selected ? "600 " : ""}12px system-ui, sans-serif`;
   g.fillStyle = selected ? ink("text") : ink("soft");
-  const name = ellipsis(g, t.name || "(no name)", p.gutter - 76);
-  g.fillText(name, 22, y + stripHeight / 2);
+  const name = t.name || "(no name)";
+  const tid = String(t.tid);
+  const room = p.gutter - 31;
+  // The number is where threads of one name differ; of others the name matters more.
+  const both = p.app.alone(l.thread) ? widthOf(g, `${name}  ${tid}`) <= room : true;
+  g.fillText(ellipsis(g, name, both ? room - widthOf(g, `  ${tid}`) : room), 22, y + stripHeight / 2);
   g.font = "12px system-ui, sans-serif";
-  g.fillStyle = ink("soft");
-  g.textAlign = "right";
-  g.fillText(String(t.tid), p.gutter - 9, y + stripHeight / 2);
-  g.textAlign = "left";
+  if (both) {
+    g.fillStyle = ink("soft");
+    g.textAlign = "right";
+    g.fillText(tid, p.gutter - 9, y + stripHeight / 2);
+    g.textAlign = "left";
+  }
   if (p.app.shared.state.threads?.includes(l.thread)) {
     g.fillStyle = ink("accent");
     g.fillRect(0, y, 3, stripHeight);

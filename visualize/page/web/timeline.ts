@@ -5,7 +5,7 @@ import { drawArrows, type Selected } from "./arrows.js";
 import { depthOf, drawCalls } from "./calls.js";
 import { chartHeight, type Charted, drawCharts, rulerHeight } from "./charts.js";
 import { ink, looks, off, ready, running } from "./colours.js";
-import { Canvas, h } from "./dom.js";
+import { Canvas, fill, h } from "./dom.js";
 import { duration, steps } from "./format.js";
 import { hatch, index, stripHeight, Strips } from "./lanes.js";
 import { order } from "./order.js";
@@ -35,6 +35,7 @@ export class Timeline implements View, Plot {
   private scroller = h("div", { class: "scroller", tabindex: "0", "aria-label": "Lanes, one for each thread" });
   private spacer = h("div");
   private tip = h("div", { class: "tip", hidden: true });
+  private legend = h("div", { class: "legend", "aria-label": "What the colours mean" });
   private strips = new Strips();
   private lanes: Lane[] = [];
   private rows: Rows | null = null;
@@ -52,19 +53,13 @@ export class Timeline implements View, Plot {
 
   constructor(readonly app: App) {
     this.summary = new Summary(app);
-    const legend = h(
-      "div",
-      { class: "legend", "aria-label": "What the colours mean" },
-      ...[1, 9, 2, 3, 4, 5, 6, 8, 7].map((s) =>
-        h("span", { title: looks[s].name }, h("i", { css: { background: looks[s].fill } }), looks[s].brief),
-      ),
-      h("span", { title: "no interval and no sample tells" }, h("i", { class: "hatch" }), "unknown"),
-    );
     const chartBox = h("div", { class: "charts" }, this.charts.element);
     this.scroller.append(this.canvas.element, this.spacer);
-    this.element.append(this.summary.element, legend, chartBox, this.scroller, this.tip);
+    this.element.append(this.summary.element, this.legend, chartBox, this.scroller, this.tip);
     this.scroller.addEventListener("scroll", () => this.draw());
-    new ResizeObserver(() => this.update(new Set(["size"]))).observe(this.element);
+    const resized = new ResizeObserver(() => this.update(new Set(["size"])));
+    resized.observe(this.element);
+    resized.observe(this.scroller);
     this.pointer(this.canvas.element, true);
     this.pointer(this.charts.element, false);
   }
@@ -110,9 +105,19 @@ export class Timeline implements View, Plot {
     this.charts.fit(width, 3 * chartHeight + rulerHeight);
     this.canvas.fit(width, Math.max(40, this.scroller.clientHeight));
     if (what.has("data")) this.asked = "";
+    if (what.has("data") || what.has("shown")) this.explain();
     this.layout();
     this.draw();
     this.fetch();
+  }
+
+  /** explain says what the colours mean that this recording has. */
+  private explain(): void {
+    const { threads } = this.app.store.about;
+    fill(this.legend,
+      ...[1, 9, 2, 3, 4, 5, 6, 8, 7].filter((s) => threads.some((t) => t.total[s] > 0)).map((s) =>
+        h("span", { title: looks[s].name }, h("i", { css: { background: looks[s].css } }), looks[s].brief)),
+      h("span", { title: "no interval and no sample tells" }, h("i", { class: "hatch" }), "unknown"));
   }
 
   plotWidth(): number {
