@@ -1,13 +1,14 @@
-// Command export measures what it takes to write a large recording as a Perfetto timeline and as a pprof profile:
-// time, and the largest resident size of the exporting process. It makes the recording itself: threads with
-// stacks that grow, shrink and change as programs' do, samples, waits with their releases, calls, allocations. A
-// report is measured twice: as it reads the events, and with the summary in the file that a run stores at its end. Run
-// it from the repository (60000000 samples are 1 GB):
+// Command export measures what it takes to read a large recording: reports, a pprof profile, a Perfetto timeline and the
+// page, each in a process of its own: time, and the largest resident size. It makes the recording itself: threads with
+// stacks that grow, shrink and change as programs' do, samples, waits with their releases, calls, allocations. What can
+// be made of the summary that a run stores at its end is measured twice: without one, of the events, and with it. Run it
+// from the repository (60000000 samples are 1 GB):
 //
-//	go run ./bench/export [-samples 10000000] [-threads 64] [-dir DIR]
+//	go run ./bench/export [-samples 10000000] [-threads 64] [-dir DIR] [-only REGEXP]
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,12 +16,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/tracefile"
+	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/pprof"
 	"github.com/hbtrace/hbtrace/visualize/report"
+	"github.com/hbtrace/hbtrace/visualize/spans"
+	"github.com/hbtrace/hbtrace/visualize/stored"
 )
 
 func main() {
@@ -29,14 +36,19 @@ func main() {
 	dir := flag.String("dir", "", "directory for the files, some GB (default: a temporary one)")
 	bin := flag.String("hbtrace", "", "the hbtrace to measure (default: built from this tree)")
 	keep := flag.String("recording", "", "measure on this recording; made first, and kept, when it is not there")
+	some := flag.String("only", "", "measure what matches this `regexp` alone")
 	flag.Parse()
-	if err := run(*samples, *threads, *dir, *bin, *keep); err != nil {
+	only, err := regexp.Compile(*some)
+	if err == nil {
+		err = run(*samples, *threads, *dir, *bin, *keep, only)
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "export: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(samples, threads int, dir, bin, path string) error {
+func run(samples, threads int, dir, bin, path string, only *regexp.Regexp) error {
 	tmp, err := os.MkdirTemp(dir, "hbtrace-export-")
 	if err != nil {
 		return err
@@ -66,64 +78,166 @@ func run(samples, threads int, dir, bin, path string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s: %s\n", path, size(st.Size()))
+	c, err := tally(path)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: %s, %d samples in %d events, %d spans\n", path, size(st.Size()), c.samples, c.events, c.spans)
 	fmt.Printf("%-28s %10s %10s %12s %10s\n", "", "wall", "CPU", "peak RSS", "file")
-	for _, f := range []struct{ what, flag, file string }{
-		{"report, of the events", "", ""},
-		{"report --locks", "--locks", ""},
-		{"to pprof", "--pprof", "out.pb.gz"},
-		{"to Perfetto", "--perfetto", "out.perfetto-trace"},
-		{"report, of the summary", "", ""},
-	} {
-		if f.what == "report, of the summary" {
-			if err := summarise(path); err != nil {
+	has, known := false, false // a summary is in the recording; whether that is known
+	for _, m := range measures {
+		what := m.what + ", of the events"
+		if m.stored {
+			what = m.what + ", of the summary"
+		}
+		if !only.MatchString(what) {
+			continue
+		}
+		if m.stored != has || !known {
+			var parts []byte
+			if has, known = m.stored, true; has {
+				if parts, err = summary(path); err != nil {
+					return err
+				}
+			}
+			if err := tracefile.AppendSummary(path, parts); err != nil {
 				return err
 			}
 		}
-		args := []string{"export", path, f.flag, filepath.Join(tmp, f.file)}
-		if f.file == "" {
-			if args = []string{"report", path}; f.flag != "" {
-				args = append(args, f.flag)
-			}
+		if m.page {
+			err = view(what, bin, path)
+		} else {
+			err = m.run(what, bin, path, tmp, c)
 		}
-		cmd := exec.Command(bin, args...)
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		begun := time.Now()
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, stderr.String())
+		if err != nil {
+			return err
 		}
-		wall := time.Since(begun)
-		u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-		if !ok {
-			return fmt.Errorf("%s: no resource usage", f.what)
-		}
-		file := ""
-		if f.file != "" {
-			st, err := os.Stat(filepath.Join(tmp, f.file))
-			if err != nil {
-				return err
-			}
-			file = size(st.Size())
-		}
-		fmt.Printf("%-28s %10v %10v %12s %10s\n", f.what, wall.Round(10*time.Millisecond),
-			time.Duration(u.Utime.Nano()+u.Stime.Nano()).Round(10*time.Millisecond), size(u.Maxrss*1024), file)
 	}
 	return nil
 }
 
-// summarise stores what a run stores at its end.
-func summarise(path string) error {
+// measure is one thing to do with a recording: report with a flag, an export to a file, or a view.
+type measure struct {
+	what       string
+	flag, file string
+	stored     bool // with a summary in the recording
+	page       bool
+	per        func(*count) (int, string) // what is counted per second
+}
+
+func perSample(c *count) (int, string) { return c.samples, "samples" }
+func perSpan(c *count) (int, string)   { return c.spans, "spans" }
+
+var measures = []measure{
+	{what: "report"},
+	{what: "report --locks", flag: "--locks"},
+	{what: "report --blocked", flag: "--blocked"},
+	{what: "report --json", flag: "--json"},
+	{what: "to pprof", flag: "--pprof", file: "out.pb.gz", per: perSample},
+	{what: "to Perfetto", flag: "--perfetto", file: "out.perfetto-trace", per: perSpan},
+	{what: "view", page: true},
+	{what: "report", stored: true},
+	{what: "report --locks", flag: "--locks", stored: true},
+	{what: "report --blocked", flag: "--blocked", stored: true},
+	{what: "report --json", flag: "--json", stored: true},
+	{what: "to pprof", flag: "--pprof", file: "out.pb.gz", per: perSample, stored: true},
+}
+
+func (m *measure) run(what, bin, path, dir string, c *count) error {
+	args := []string{"report", path}
+	file := filepath.Join(dir, m.file)
+	if m.file != "" {
+		args = []string{"export", path, m.flag, file}
+		defer os.Remove(file)
+	} else if m.flag != "" {
+		args = append(args, m.flag)
+	}
+	cmd := exec.Command(bin, args...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	begun := time.Now()
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	wall := time.Since(begun)
+	u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return fmt.Errorf("%s: no resource usage", what)
+	}
+	written := ""
+	if m.file != "" {
+		st, err := os.Stat(file)
+		if err != nil {
+			return err
+		}
+		written = size(st.Size())
+		if n, unit := m.per(c); n > 0 {
+			written += fmt.Sprintf("   %.2f M %s/s, %.1f B each", float64(n)/wall.Seconds()/1e6, unit, float64(st.Size())/float64(n))
+		}
+	}
+	line(what, wall, time.Duration(u.Utime.Nano()+u.Stime.Nano()), u.Maxrss*1024, written)
+	return nil
+}
+
+func line(what string, wall, cpu time.Duration, rss int64, more string) {
+	fmt.Printf("%-28s %10v %10v %12s %s\n", what, wall.Round(10*time.Millisecond), cpu.Round(10*time.Millisecond), size(rss), more)
+}
+
+// count is what is in a recording.
+type count struct {
+	spans.Discard
+	samples, events, spans int
+}
+
+// Begin implements [spans.Sink].
+func (c *count) Begin(*spans.Span) error { c.spans++; return nil }
+
+// Interval implements [spans.Sink]: waits and calls are slices, too.
+func (c *count) Interval(*spans.Interval) error { c.spans++; return nil }
+
+func tally(path string) (*count, error) {
 	src, err := tracefile.Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer src.Close()
-	facts, err := report.Collect(src)
+	c := &count{}
+	b := spans.New(src, frames.New(src), c)
+	err = src.Events(func(e *trace.Event) error {
+		c.events++
+		switch e.Kind {
+		case trace.KindCPU, trace.KindSync, trace.KindEnter, trace.KindGap:
+			c.samples += int(max(e.Count, 1))
+		}
+		return b.Add(e)
+	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return tracefile.AppendSummary(path, facts.Encode())
+	_, err = b.Close()
+	return c, err
+}
+
+// summary is what a run stores at its end.
+func summary(path string) ([]byte, error) {
+	src, err := tracefile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	facts, err := report.Collect(src, true)
+	if err != nil {
+		return nil, err
+	}
+	var profile bytes.Buffer
+	if err := pprof.Write(&profile, src, pprof.Options{}); err != nil {
+		return nil, err
+	}
+	parts := append(facts.Parts(), pprof.Part(profile.Bytes()))
+	for _, p := range parts {
+		fmt.Printf("  part %d of the summary: %s\n", p.Number, size(int64(len(p.Bytes))))
+	}
+	return stored.Encode(parts...), nil
 }
 
 func size(n int64) string {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/perfetto"
 	"github.com/hbtrace/hbtrace/visualize/pprof"
 	"github.com/hbtrace/hbtrace/visualize/report"
+	"github.com/hbtrace/hbtrace/visualize/stored"
 	"github.com/spf13/cobra"
 )
 
@@ -227,13 +229,34 @@ func (f *runFlags) summarise(src *recording, files []string, line *progress, w i
 	_, _ = w.Write(text.Bytes())
 	if facts != nil && src.Stats().Complete && src.damage == nil && src.Stats().Events >= manyEvents {
 		// Nobody misses it where it cannot be stored: reports read the events then.
-		_ = tracefile.AppendSummary(files[0], facts.Encode())
+		_ = tracefile.AppendSummary(files[0], stored.Encode(parts(facts, files)...))
 	}
 	return err
 }
 
 // manyEvents take long enough to read for what is found in them to be kept.
 const manyEvents = 250_000
+
+// partShare is how small a part of the recording each thing that is kept beside the facts must be, before it is compressed.
+const partShare = 8
+
+// parts is what is kept of the facts and of the files that were written, the recording first.
+func parts(facts *report.Facts, files []string) []stored.Part {
+	all := facts.Parts()
+	for _, f := range files {
+		if !strings.HasSuffix(f, suffixPprof) {
+			continue
+		}
+		if profile, err := os.ReadFile(f); err == nil {
+			all = append(all, pprof.Part(profile))
+		}
+	}
+	var most int64
+	if st, err := os.Stat(files[0]); err == nil {
+		most = st.Size() / partShare
+	}
+	return slices.DeleteFunc(all, func(p stored.Part) bool { return p.Number != stored.Facts && int64(len(p.Bytes)) > most })
+}
 
 // summary writes the summary that is for the file or terminal. Where nothing was recorded there is nothing to sum
 // up: the reasons matter, in full.
@@ -246,7 +269,7 @@ func (f *runFlags) summary(text *bytes.Buffer, src *recording, files []string, t
 	}
 	isTerminal, columns := terminalOf(terminal)
 	o := report.Options{Width: columns, Color: coloured(isTerminal), Files: files, Next: "hbtrace report --blocked " + shellWord(files[0])}
-	facts, err := report.Collect(src)
+	facts, err := report.Collect(src, src.Stats().Events >= manyEvents)
 	if err != nil {
 		return nil, err
 	}

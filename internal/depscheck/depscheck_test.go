@@ -29,7 +29,7 @@ var layers = [][]string{
 	{"tracefile"},                       // what is written
 	{"collector/assemble", "collector/live", "doctor"}, // records to events
 	{"collector"}, // all of recording
-	{"visualize/names", "visualize/feed", "visualize/number"}, // reading
+	{"visualize/names", "visualize/feed", "visualize/number", "visualize/stored"}, // reading
 	{"visualize/frames", "visualize/terminal"},
 	{"visualize/spans", "visualize/weigh"},
 	{"visualize/blame"}, // who kept whom waiting

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/stored"
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
@@ -26,8 +27,15 @@ type Options struct {
 	maxSamples int // for tests; 0: the constant
 }
 
-// Write writes src to w as a gzipped profile. Errors are those of src and w.
+// Write writes src to w as a gzipped profile: as it was stored in src (Part), or made of the events. Errors are those of src
+// and w.
 func Write(w io.Writer, src trace.Source, o Options) error {
+	if p := stored.Of(src, partVersion, stored.Profile)[0]; p != nil && o.whole() {
+		if _, err := w.Write(p); err != nil {
+			return fmt.Errorf("pprof: writing the profile: %w", err)
+		}
+		return nil
+	}
 	p, err := Profile(src, o)
 	if err != nil {
 		return err
@@ -36,6 +44,17 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 		return fmt.Errorf("pprof: writing the profile: %w", err)
 	}
 	return nil
+}
+
+// whole says whether options leave nothing out: what is stored is made with such.
+func (o Options) whole() bool { return o.Values == nil && !o.NoLabels && o.maxSamples == 0 }
+
+// partVersion changes when what a recording's profile has does.
+const partVersion = 1
+
+// Part is a profile that Write made with Options{}, for the recording: a source that has it is not read again for one.
+func Part(gzipped []byte) stored.Part {
+	return stored.Part{Number: stored.Profile, Version: partVersion, Bytes: gzipped}
 }
 
 type writer struct {
@@ -85,6 +104,11 @@ type place struct {
 // label maps and location slices: copy the profile before changing them. A profile needs a sample type: with nothing
 // recorded that weighs anything it has cpu, and no samples.
 func Profile(src trace.Source, o Options) (*profile.Profile, error) {
+	if data := stored.Of(src, partVersion, stored.Profile)[0]; data != nil && o.whole() {
+		if p, err := profile.ParseData(data); err == nil {
+			return p, nil
+		}
+	}
 	t, dropped, err := collect(src, o)
 	if err != nil {
 		return nil, fmt.Errorf("pprof: %w", err)

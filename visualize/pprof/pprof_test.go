@@ -18,6 +18,7 @@ import (
 	"github.com/hbtrace/hbtrace/internal/synthetic"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/trace/tracetest"
+	"github.com/hbtrace/hbtrace/visualize/stored"
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
@@ -74,6 +75,38 @@ func TestGolden(t *testing.T) {
 }
 
 // TestTop asks the tool that users have.
+// kept is a recording with a profile in it, whose events are not there to be read.
+type kept struct {
+	trace.Source
+	profile []byte
+}
+
+func (k kept) Summary() []byte { return stored.Encode(Part(k.profile)) }
+
+func (k kept) Events(func(*trace.Event) error) error { return errors.New("the events were read") }
+
+// TestStored: a stored profile is what is written, and made a profile of; not where less was asked for.
+func TestStored(t *testing.T) {
+	src := synthetic.Demo()
+	data, want := write(t, src, Options{})
+	again, _ := write(t, kept{src, data}, Options{})
+	if !bytes.Equal(data, again) {
+		t.Error("another profile was written than the one that is stored")
+	}
+	p, err := Profile(kept{src, data}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.String() != want.String() {
+		t.Error("another profile was made than the one that is stored")
+	}
+	for _, o := range []Options{{NoLabels: true}, {Values: []weigh.Value{weigh.CPU}}} {
+		if _, err := Profile(kept{src, data}, o); err == nil {
+			t.Errorf("%+v: the stored profile has more than that", o)
+		}
+	}
+}
+
 func TestTop(t *testing.T) {
 	goTool, err := exec.LookPath("go")
 	if err != nil {

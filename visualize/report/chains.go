@@ -27,10 +27,15 @@ func (f *facts) detail(e *edge) *blame.Edge {
 	if f.blame == nil {
 		return nil
 	}
-	return f.blame.Edges[blame.EdgeKey{
+	return f.blame.Edges[e.key()]
+}
+
+// key is what package blame knows an edge by.
+func (e *edge) key() blame.EdgeKey {
+	return blame.EdgeKey{
 		Hook: e.hook, Object: e.object, Waiter: e.waiter, Owner: e.owner, Releaser: e.releaser, Stack: e.stack,
 		Release: blame.Site{Stack: e.release.stack, Hook: e.release.hook},
-	}]
+	}
 }
 
 // act is what somebody did as text: "fsync in flush", "running in copy", "waiting for mutex m".

@@ -99,7 +99,7 @@ func (b *block) endedBy(by trace.ThreadID, certain bool, ns int64) {
 // does check, which compares them with the kernel's account.
 func collect(src trace.Source, chains, check bool) (*facts, error) {
 	f := newFacts(src)
-	if !chains && !check && f.stored() {
+	if !check && f.stored(chains) {
 		return f, nil
 	}
 	weights := weigh.NewCollector(src, weigh.Options{})
@@ -182,11 +182,7 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 	}
 	f.edges = j.finish()
 	if who != nil {
-		f.blame = who.Finish()
-		f.known = map[string]int{}
-		for _, l := range f.locks() {
-			f.known[f.blame.Name(blame.Object{Proc: l.proc, Addr: l.object})]++
-		}
+		f.chain(who.Finish())
 	}
 	f.folded, f.foldedN = j.folded, j.foldedNs
 	for _, b := range blocks {
@@ -206,6 +202,14 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 		f.checked = f.check(checking)
 	}
 	return f, nil
+}
+
+// chain adds what the waits were spent on, and the names that it has for objects.
+func (f *facts) chain(res *blame.Result) {
+	f.blame, f.known = res, map[string]int{}
+	for _, l := range f.locks() {
+		f.known[res.Name(blame.Object{Proc: l.proc, Addr: l.object})]++
+	}
 }
 
 // newFacts is what is known before any event is read.

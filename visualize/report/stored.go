@@ -1,109 +1,22 @@
 // Facts as bytes: what a run's own summary has found out is kept in the recording, and later tables need not read the
-// events for it. What chains and the self-check need is not in it.
+// events for it. Chains are a part by themselves, for the views that have them; what the self-check needs is not stored.
 //
-// Numbers are varints, signed ones zigzag, in the order in which they are written here. The first is storedVersion: facts of
-// another one are worth nothing and are found anew, as those are that do not end where they should. Stacks are
-// numbered as the recording's reader does; a reader that numbers them otherwise needs another version.
+// Numbers are in the order in which they are written here. Facts that do not end where they should are found anew, as those
+// of another storedVersion are. Stacks are numbered as the recording's reader does; a reader that numbers them
+// otherwise needs another version.
 
 package report
 
 import (
-	"encoding/binary"
-	"errors"
 	"io"
-	"reflect"
 
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/blame"
+	"github.com/hbtrace/hbtrace/visualize/stored"
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
-const storedVersion = 2
-
-// summarised is a recording with facts in it: [tracefile.Reader] is one.
-type summarised interface {
-	// Summary is what was stored, nil where nothing was or where it is not to be trusted.
-	Summary() []byte
-}
-
-var errStored = errors.New("facts do not decode")
-
-// coding writes numbers to p, or takes them from it: one list of fields does for both.
-type coding struct {
-	p       []byte
-	reading bool
-	err     error
-}
-
-func (c *coding) uint(v *uint64) {
-	if !c.reading {
-		c.p = binary.AppendUvarint(c.p, *v)
-		return
-	}
-	x, n := binary.Uvarint(c.p)
-	if n <= 0 {
-		c.p, c.err = nil, errStored
-		*v = 0
-		return
-	}
-	*v, c.p = x, c.p[n:]
-}
-
-func (c *coding) int(v *int64) {
-	u := uint64(*v)<<1 ^ uint64(*v>>63)
-	c.uint(&u)
-	*v = int64(u>>1) ^ -int64(u&1)
-}
-
-// small codes a number of a narrow type.
-func small[T ~uint8 | ~uint16 | ~uint32](c *coding, v *T) {
-	u := uint64(*v)
-	c.uint(&u)
-	if *v = T(u); uint64(*v) != u {
-		c.p, c.err = nil, errStored
-	}
-}
-
-func (c *coding) bool(v *bool) {
-	u := uint8(0)
-	if *v {
-		u = 1
-	}
-	small(c, &u)
-	*v = u != 0
-}
-
-// fields codes a struct of integers.
-func (c *coding) fields(v any) {
-	s := reflect.ValueOf(v).Elem()
-	for i := range s.NumField() {
-		f := s.Field(i)
-		if f.CanUint() {
-			u := f.Uint()
-			c.uint(&u)
-			f.SetUint(u)
-			continue
-		}
-		n := f.Int()
-		c.int(&n)
-		f.SetInt(n)
-	}
-}
-
-// list codes a list's elements. One takes at least a byte, so that no more of them are made than there are.
-func list[T any](c *coding, l *[]T, each func(*T)) {
-	n := uint64(len(*l))
-	c.uint(&n)
-	if c.reading {
-		if n > uint64(len(c.p)) {
-			c.p, c.err = nil, errStored
-			n = 0
-		}
-		*l = make([]T, n)
-	}
-	for i := range *l {
-		each(&(*l)[i])
-	}
-}
+const storedVersion = 3
 
 // threadSums are the part of threadFacts that events tell.
 type threadSums struct {
@@ -111,29 +24,24 @@ type threadSums struct {
 	threadFacts
 }
 
-func (f *facts) code(c *coding) {
-	version := uint64(storedVersion)
-	if c.uint(&version); version != storedVersion {
-		c.p, c.err = nil, errStored
-		return
-	}
+func (f *facts) code(c *stored.Coding) {
 	f.codeWeights(c)
 	var threads []threadSums
-	if !c.reading {
+	if !c.Reading {
 		for _, t := range f.order {
 			threads = append(threads, threadSums{t.ID, *t})
 		}
 	}
-	list(c, &threads, func(t *threadSums) {
-		small(c, &t.id)
+	stored.List(c, &threads, func(t *threadSums) {
+		stored.Small(c, &t.id)
 		for _, v := range []*int64{&t.cpu, &t.tail, &t.locked, &t.waited, &t.called} {
-			c.int(v)
+			c.Int(v)
 		}
-		c.uint(&t.samples)
-		c.uint(&t.lost)
-		c.fields(&t.cover)
+		c.Uint(&t.samples)
+		c.Uint(&t.lost)
+		c.Fields(&t.cover)
 	})
-	if c.reading {
+	if c.Reading {
 		for i := range threads {
 			t := f.thread(threads[i].id)
 			known := t.Thread
@@ -142,64 +50,84 @@ func (f *facts) code(c *coding) {
 			f.order = append(f.order, t)
 		}
 	}
-	list(c, &f.blocks, func(b **block) {
+	stored.List(c, &f.blocks, func(b **block) {
 		if *b == nil {
 			*b = &block{}
 		}
 		x := *b
 		codeSite(c, &x.at)
-		c.bool(&x.wait)
-		c.bool(&x.lock)
-		c.uint(&x.count)
-		c.int(&x.total)
-		c.int(&x.max)
-		c.uint(&x.open)
+		c.Bool(&x.wait)
+		c.Bool(&x.lock)
+		c.Uint(&x.count)
+		c.Int(&x.total)
+		c.Int(&x.max)
+		c.Uint(&x.open)
+		x.codeEndings(c)
 	})
-	list(c, &f.edges, func(e **edge) {
+	stored.List(c, &f.edges, func(e **edge) {
 		if *e == nil {
 			*e = &edge{}
 		}
 		x := *e
-		small(c, &x.hook)
-		c.uint(&x.object)
-		small(c, &x.waiter)
-		small(c, &x.owner)
-		small(c, &x.releaser)
-		small(c, &x.stack)
+		stored.Small(c, &x.hook)
+		c.Uint(&x.object)
+		stored.Small(c, &x.waiter)
+		stored.Small(c, &x.owner)
+		stored.Small(c, &x.releaser)
+		stored.Small(c, &x.stack)
 		codeSite(c, &x.release)
-		c.uint(&x.count)
-		c.int(&x.total)
-		c.int(&x.max)
-		c.uint(&x.sure)
-		c.uint(&x.expected)
-		c.uint(&x.timedOut)
-		c.uint(&x.open)
+		c.Uint(&x.count)
+		c.Int(&x.total)
+		c.Int(&x.max)
+		c.Uint(&x.sure)
+		c.Uint(&x.expected)
+		c.Uint(&x.timedOut)
+		c.Uint(&x.open)
 	})
 	for i := range f.kinds {
-		c.uint(&f.kinds[i])
+		c.Uint(&f.kinds[i])
 	}
-	c.uint(&f.odd)
-	c.uint(&f.folded)
-	c.int(&f.foldedN)
-	if c.reading && len(c.p) > 0 {
-		c.err = errStored
+	c.Uint(&f.odd)
+	c.Uint(&f.folded)
+	c.Int(&f.foldedN)
+	c.End()
+}
+
+func (b *block) codeEndings(c *stored.Coding) {
+	ended := b.endings()
+	stored.List(c, &ended, func(e **ending) {
+		if *e == nil {
+			*e = &ending{}
+		}
+		x := *e
+		stored.Small(c, &x.by)
+		c.Uint(&x.count)
+		c.Uint(&x.certain)
+		c.Int(&x.total)
+	})
+	if !c.Reading || len(ended) == 0 {
+		return
+	}
+	b.ended = make(map[trace.ThreadID]*ending, len(ended))
+	for _, x := range ended {
+		b.ended[x.by] = x
 	}
 }
 
-func codeSite(c *coding, s *site) {
-	small(c, &s.stack)
-	small(c, &s.hook)
+func codeSite(c *stored.Coding, s *site) {
+	stored.Small(c, &s.stack)
+	stored.Small(c, &s.hook)
 }
 
-func (f *facts) codeWeights(c *coding) {
-	if c.reading {
+func (f *facts) codeWeights(c *stored.Coding) {
+	if c.Reading {
 		f.weights = &weigh.Table{Frames: f.frames}
 	}
 	t := f.weights
-	list(c, &t.Values, func(v *weigh.Value) { small(c, v) })
-	list(c, &t.Rows, func(r *weigh.Row) {
-		small(c, &r.Stack)
-		small(c, &r.Hook)
+	stored.List(c, &t.Values, func(v *weigh.Value) { stored.Small(c, v) })
+	stored.List(c, &t.Rows, func(r *weigh.Row) {
+		stored.Small(c, &r.Stack)
+		stored.Small(c, &r.Hook)
 		routine := r.Routine != (trace.Addr{})
 		// Most rows have few of the values.
 		has := uint64(0)
@@ -211,38 +139,44 @@ func (f *facts) codeWeights(c *coding) {
 		if routine {
 			has |= 1
 		}
-		c.uint(&has)
+		c.Uint(&has)
 		if has&1 != 0 {
-			small(c, &r.Routine.Module)
-			c.uint(&r.Routine.Off)
+			stored.Small(c, &r.Routine.Module)
+			c.Uint(&r.Routine.Off)
 		}
 		for v := range r.Values {
 			if has&(2<<v) != 0 {
-				c.int(&r.Values[v])
+				c.Int(&r.Values[v])
 			}
 		}
 	})
 	for v := range t.Total {
-		c.int(&t.Total[v])
+		c.Int(&t.Total[v])
 	}
-	c.fields(&t.Doubt)
+	c.Fields(&t.Doubt)
 	for _, v := range t.Values {
 		if v >= weigh.NumValues {
-			c.p, c.err = nil, errStored
+			c.Fail()
 		}
 	}
 }
 
-// Facts are what all tables but those with chains and the self-check are made of.
-type Facts struct{ f *facts }
+// Facts are what all tables but the self-check are made of.
+type Facts struct {
+	f      *facts        // without chains: views that have none must not differ by them
+	chains *blame.Result // nil: not looked for
+}
 
-// Collect reads src's events, or what an earlier reading left in it.
-func Collect(src trace.Source) (*Facts, error) {
-	f, err := collect(src, false, false)
+// Collect reads src's events, or what an earlier reading left in it. With chains it also finds out what the waits were
+// spent on, which holds waits in memory.
+func Collect(src trace.Source, chains bool) (*Facts, error) {
+	f, err := collect(src, chains, false)
 	if err != nil {
 		return nil, err
 	}
-	return &Facts{f}, nil
+	x := &Facts{f: f, chains: f.blame}
+	f.blame, f.known = nil, nil
+	return x, nil
 }
 
 // Write is [Write]; views that need more than Facts read the events.
@@ -251,33 +185,52 @@ func (x *Facts) Write(w io.Writer, view View, o Options) error {
 	if err != nil {
 		return err
 	}
-	if chained(view, o) || view == ViewSelfCheck {
+	if view == ViewSelfCheck || chained(view, o) && x.chains == nil {
 		return Write(w, x.f.src, view, o)
 	}
-	return x.f.write(w, view, o)
-}
-
-// Encode is for the recording: a source whose Summary returns it is not read again for tables.
-func (x *Facts) Encode() []byte {
-	c := &coding{}
-	x.f.code(c)
-	return c.p
-}
-
-// stored takes the facts that src holds; false where it holds none that can be used.
-func (f *facts) stored() bool {
-	s, ok := f.src.(summarised)
-	if !ok {
-		return false
+	f := *x.f
+	if chained(view, o) {
+		f.chain(x.chains)
 	}
-	p := s.Summary()
-	if p == nil {
+	return f.write(w, view, o)
+}
+
+// Parts are for the recording: a source that has them is not read again for tables.
+func (x *Facts) Parts() []stored.Part {
+	c := &stored.Coding{}
+	x.f.code(c)
+	parts := []stored.Part{{Number: stored.Facts, Version: storedVersion, Bytes: c.P}}
+	if x.chains != nil {
+		c := &stored.Coding{}
+		keys := make([]blame.EdgeKey, len(x.f.edges))
+		for i, e := range x.f.edges {
+			keys[i] = e.key()
+		}
+		x.chains.Code(c, keys)
+		parts = append(parts, stored.Part{Number: stored.Chains, Version: storedVersion, Bytes: c.P})
+	}
+	return parts
+}
+
+// stored takes the facts that src holds, with chains where they are asked for; false where it does not hold all, or not
+// of a kind that can be used.
+func (f *facts) stored(chains bool) bool {
+	parts := stored.Of(f.src, storedVersion, stored.Facts, stored.Chains)
+	if parts[0] == nil || chains && parts[1] == nil {
 		return false
 	}
 	got := newFacts(f.src)
-	c := &coding{p: p, reading: true}
-	if got.code(c); c.err != nil {
+	c := &stored.Coding{P: parts[0], Reading: true}
+	if got.code(c); c.Err != nil {
 		return false
+	}
+	if chains {
+		c, res := &stored.Coding{P: parts[1], Reading: true}, &blame.Result{}
+		res.Code(c, nil)
+		if c.End(); c.Err != nil {
+			return false
+		}
+		got.chain(res)
 	}
 	*f = *got
 	return true

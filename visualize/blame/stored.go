@@ -1,0 +1,142 @@
+// Results as bytes, for the recording.
+
+package blame
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/stored"
+)
+
+// Code writes a Result, or reads one into an empty Result. Of the edges only those of keys are written, and what
+// [Result.ChainEnd] and [Result.Taken] tell of single waits is not.
+func (r *Result) Code(c *stored.Coding, keys []EdgeKey) {
+	type keyed struct {
+		key  EdgeKey
+		edge *Edge
+	}
+	var edges []keyed
+	for _, k := range keys {
+		if e := r.Edges[k]; e != nil {
+			edges = append(edges, keyed{k, e})
+		}
+	}
+	stored.List(c, &edges, func(x *keyed) {
+		k := &x.key
+		stored.Small(c, &k.Hook)
+		c.Uint(&k.Object)
+		for _, t := range []*trace.ThreadID{&k.Waiter, &k.Owner, &k.Releaser} {
+			stored.Small(c, t)
+		}
+		stored.Small(c, &k.Stack)
+		k.Release.code(c)
+		if x.edge == nil {
+			x.edge = &Edge{}
+		}
+		x.edge.code(c)
+	})
+	if c.Reading {
+		r.Edges = make(map[EdgeKey]*Edge, len(edges))
+		for _, x := range edges {
+			r.Edges[x.key] = x.edge
+		}
+	}
+	stored.List(c, &r.Chains, func(x *Chain) { x.code(c) })
+	stored.List(c, &r.Deadlocks, func(d *Deadlock) {
+		stored.List(c, &d.Threads, func(h *Held) {
+			stored.Small(c, &h.Thread)
+			h.At.code(c)
+			c.String(&h.Kind)
+			h.Object.code(c)
+			c.Int((*int64)(&h.Since))
+		})
+		c.Int((*int64)(&d.Since))
+		c.Int((*int64)(&d.Until))
+	})
+	stored.List(c, &r.Inversions, func(v *Inversion) {
+		stored.List(c, &v.Orders, func(o *Ordered) {
+			o.Outer.code(c)
+			o.Inner.code(c)
+			stored.Small(c, &o.Thread)
+			o.At.code(c)
+			c.Uint(&o.Count)
+		})
+	})
+	r.codeNames(c)
+	for _, n := range []*uint64{&r.IntervalsLeft, &r.SamplesLeft, &r.WaitsLeft, &r.LinksLeft} {
+		c.Uint(n)
+	}
+}
+
+func (r *Result) codeNames(c *stored.Coding) {
+	type named struct {
+		object Object
+		name   string
+	}
+	var names []named
+	for o, n := range r.names {
+		names = append(names, named{o, n})
+	}
+	slices.SortFunc(names, func(a, b named) int {
+		return cmp.Or(cmp.Compare(a.object.Proc, b.object.Proc), cmp.Compare(a.object.Addr, b.object.Addr))
+	})
+	stored.List(c, &names, func(x *named) {
+		x.object.code(c)
+		c.String(&x.name)
+	})
+	if c.Reading {
+		r.names = make(map[Object]string, len(names))
+		for _, x := range names {
+			r.names[x.object] = x.name
+		}
+	}
+}
+
+func (s *Site) code(c *stored.Coding) {
+	stored.Small(c, &s.Stack)
+	stored.Small(c, &s.Hook)
+}
+
+func (o *Object) code(c *stored.Coding) {
+	stored.Small(c, &o.Proc)
+	c.Uint(&o.Addr)
+}
+
+func (e *Edge) code(c *stored.Coding) {
+	c.Bool(&e.Lock)
+	c.Uint(&e.Count)
+	c.Int(&e.Total)
+	e.Taken.code(c)
+	c.Int(&e.TakenNs)
+	c.Int(&e.HolderNs)
+	stored.List(c, &e.Doing, func(d *Doing) {
+		stored.Small(c, &d.Act)
+		d.At.code(c)
+		c.String(&d.Func)
+		d.Object.code(c)
+		c.Int(&d.Ns)
+	})
+}
+
+func (x *Chain) code(c *stored.Coding) {
+	stored.List(c, &x.Links, func(l *Link) {
+		stored.Small(c, &l.Thread)
+		l.At.code(c)
+		c.String(&l.Func)
+		c.String(&l.Kind)
+		l.Object.code(c)
+	})
+	if c.Reading && len(x.Links) == 0 {
+		c.Fail() // the first link is the wait itself
+	}
+	stored.Small(c, &x.End)
+	stored.Small(c, &x.By)
+	x.At.code(c)
+	c.String(&x.Func)
+	c.Bool(&x.Lock)
+	c.Uint(&x.Count)
+	c.Int(&x.Total)
+	c.Int(&x.Max)
+}
