@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -36,10 +37,15 @@ func main() {
 	dir := flag.String("dir", "", "directory for the files, some GB (default: a temporary one)")
 	bin := flag.String("hbtrace", "", "the hbtrace to measure (default: built from this tree)")
 	keep := flag.String("recording", "", "measure on this recording; made first, and kept, when it is not there")
+	step := flag.String("step", "", "do one step of the measuring with -recording: make, count or summarise (used by the program itself)")
 	some := flag.String("only", "", "measure what matches this `regexp` alone")
 	flag.Parse()
 	only, err := regexp.Compile(*some)
-	if err == nil {
+	switch {
+	case err != nil:
+	case *step != "":
+		err = do(*step, *keep, *samples, *threads)
+	default:
 		err = run(*samples, *threads, *dir, *bin, *keep, only)
 	}
 	if err != nil {
@@ -65,20 +71,29 @@ func run(samples, threads int, dir, bin, path string, only *regexp.Regexp) error
 	if path == "" {
 		path = filepath.Join(tmp, "big.hbt")
 	}
+	// What takes memory is done by children: a process's largest size is at least what its parent had when it was started.
+	step := func(name string) (string, error) {
+		cmd := exec.Command("/proc/self/exe", "-step", name, "-recording", path, "-samples", strconv.Itoa(samples), "-threads", strconv.Itoa(threads))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		return string(out), err
+	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		begun := time.Now()
-		made, err := synthesise(path, samples, threads)
+		text, err := step("make")
 		if err != nil {
 			return err
 		}
-		fmt.Printf("recording: %d samples, %d events in all, %d threads, %d nodes; made in %v\n", made.samples, made.events, threads, made.nodes,
-			time.Since(begun).Round(time.Millisecond))
+		fmt.Print(text)
 	}
 	st, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	c, err := tally(path)
+	var c count
+	text, err := step("count")
+	if err == nil {
+		_, err = fmt.Sscan(text, &c.samples, &c.events, &c.spans)
+	}
 	if err != nil {
 		return err
 	}
@@ -94,26 +109,53 @@ func run(samples, threads int, dir, bin, path string, only *regexp.Regexp) error
 			continue
 		}
 		if m.stored != has || !known {
-			var parts []byte
-			if has, known = m.stored, true; has {
-				if parts, err = summary(path); err != nil {
-					return err
-				}
+			if has, known = m.stored, true; !has {
+				err = tracefile.AppendSummary(path, nil)
+			} else if text, err = step("summarise"); err == nil {
+				fmt.Print(text)
 			}
-			if err := tracefile.AppendSummary(path, parts); err != nil {
+			if err != nil {
 				return err
 			}
 		}
 		if m.page {
 			err = view(what, bin, path)
 		} else {
-			err = m.run(what, bin, path, tmp, c)
+			err = m.run(what, bin, path, tmp, &c)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// do is what run has children do.
+func do(step, path string, samples, threads int) error {
+	switch step {
+	case "make":
+		begun := time.Now()
+		made, err := synthesise(path, samples, threads)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("recording: %d samples, %d events in all, %d threads, %d nodes; made in %v\n", made.samples, made.events, threads, made.nodes,
+			time.Since(begun).Round(time.Millisecond))
+		return nil
+	case "count":
+		c, err := tally(path)
+		if err == nil {
+			fmt.Println(c.samples, c.events, c.spans)
+		}
+		return err
+	case "summarise":
+		parts, err := summary(path)
+		if err != nil {
+			return err
+		}
+		return tracefile.AppendSummary(path, parts)
+	}
+	return fmt.Errorf("there is no step %q", step)
 }
 
 // measure is one thing to do with a recording: report with a flag, an export to a file, or a view.

@@ -4,7 +4,6 @@ package report
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/hbtrace/hbtrace/trace"
@@ -236,12 +235,6 @@ type jsonDoes struct {
 	Ns   int64  `json:"ns"`
 }
 
-type jsonBlame struct {
-	Chains     []jsonChain     `json:"chains"`
-	Deadlocks  []jsonDeadlock  `json:"deadlocks"`
-	Inversions []jsonInversion `json:"inversions"`
-}
-
 type jsonChain struct {
 	TotalNs int64      `json:"total_ns"`
 	MaxNs   int64      `json:"max_ns"`
@@ -320,46 +313,44 @@ func (f *facts) jsonEdge(e *edge) jsonEdge {
 	return out
 }
 
-// jsonBlame is what --locks has beside edges; cut says how many of n there is room for.
-func (f *facts) jsonBlame(cut func(n int) int) *jsonBlame {
+// jsonBlame writes what --locks has beside edges; cut says how many of n there is room for.
+func (f *facts) jsonBlame(j *jsonObject, cut func(n int) int) {
 	if f.blame == nil {
-		return nil
+		return
 	}
-	out := &jsonBlame{Chains: []jsonChain{}, Deadlocks: []jsonDeadlock{}, Inversions: []jsonInversion{}}
 	link := func(t trace.ThreadID, at blame.Site, kind string, o blame.Object) jsonLink {
 		s := site{at.Stack, at.Hook}
 		return jsonLink{Thread: f.who(t), Kind: kind, Object: f.objectName(o), Address: address(o.Addr), Function: f.culprit(s), Stack: f.stack(s)}
 	}
-	for i := range f.blame.Chains[:cut(len(f.blame.Chains))] {
+	j.list("chains", cut(len(f.blame.Chains)), func(i int) any {
 		c := &f.blame.Chains[i]
-		j := jsonChain{TotalNs: c.Total, MaxNs: c.Max, Count: c.Count, Lock: c.Lock, Links: []jsonLink{}}
+		x := jsonChain{TotalNs: c.Total, MaxNs: c.Max, Count: c.Count, Lock: c.Lock, Links: []jsonLink{}}
 		for _, l := range c.Links {
-			j.Links = append(j.Links, link(l.Thread, l.At, l.Kind, l.Object))
+			x.Links = append(x.Links, link(l.Thread, l.At, l.Kind, l.Object))
 		}
-		j.End = jsonEnd{c.End.String(), f.act(c.End, c.Func, blame.Object{}), f.who(c.By), f.stack(site{c.At.Stack, c.At.Hook})}
-		out.Chains = append(out.Chains, j)
-	}
-	for _, d := range f.blame.Deadlocks {
-		j := jsonDeadlock{SinceNs: int64(d.Since - f.meta.StartNs), LastedNs: int64(d.Until - d.Since), Threads: []jsonLink{}}
+		x.End = jsonEnd{c.End.String(), f.act(c.End, c.Func, blame.Object{}), f.who(c.By), f.stack(site{c.At.Stack, c.At.Hook})}
+		return x
+	})
+	j.list("deadlocks", len(f.blame.Deadlocks), func(i int) any {
+		d := &f.blame.Deadlocks[i]
+		x := jsonDeadlock{SinceNs: int64(d.Since - f.meta.StartNs), LastedNs: int64(d.Until - d.Since), Threads: []jsonLink{}}
 		for _, h := range d.Threads {
 			l := link(h.Thread, h.At, h.Kind, h.Object)
 			since := int64(h.Since - f.meta.StartNs)
 			l.SinceNs = &since
-			j.Threads = append(j.Threads, l)
+			x.Threads = append(x.Threads, l)
 		}
-		out.Deadlocks = append(out.Deadlocks, j)
-	}
-	for _, inv := range f.blame.Inversions {
-		j := jsonInversion{}
-		for _, x := range inv.Orders {
-			s := site{x.At.Stack, x.At.Hook}
-			j.Orders = append(j.Orders, jsonOrder{
-				f.objectName(x.Outer), address(x.Outer.Addr), f.objectName(x.Inner), address(x.Inner.Addr), f.who(x.Thread), x.Count,
+		return x
+	})
+	j.list("inversions", len(f.blame.Inversions), func(i int) any {
+		x := jsonInversion{}
+		for _, o := range f.blame.Inversions[i].Orders {
+			s := site{o.At.Stack, o.At.Hook}
+			x.Orders = append(x.Orders, jsonOrder{
+				f.objectName(o.Outer), address(o.Outer.Addr), f.objectName(o.Inner), address(o.Inner.Addr), f.who(o.Thread), o.Count,
 				f.culprit(s), f.stack(s),
 			})
 		}
-		out.Inversions = append(out.Inversions, j)
-	}
-	out.Chains = slices.Clip(out.Chains)
-	return out
+		return x
+	})
 }

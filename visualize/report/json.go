@@ -3,7 +3,11 @@
 package report
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -13,7 +17,8 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
-type jsonReport struct {
+// jsonHead is what all views have.
+type jsonHead struct {
 	View       View      `json:"view"`
 	Command    []string  `json:"command"`
 	DurationNs int64     `json:"duration_ns"`
@@ -23,15 +28,6 @@ type jsonReport struct {
 	CPU        jsonCPU   `json:"cpu"`
 	Doubt      jsonDoubt `json:"doubt"`
 	Cost       jsonCost  `json:"cost"`
-
-	Functions *[]jsonFunction `json:"functions,omitempty"`
-	Places    *[]jsonPlace    `json:"places,omitempty"`
-	Edges     *[]jsonEdge     `json:"edges,omitempty"`
-	*jsonBlame
-	Sites     *[]jsonSite   `json:"sites,omitempty"`
-	Threads   *[]jsonThread `json:"threads,omitempty"`
-	Storage   *jsonStorage  `json:"storage,omitempty"`
-	SelfCheck *selfCheck    `json:"self_check,omitempty"`
 }
 
 type jsonCPU struct {
@@ -152,8 +148,66 @@ type jsonStorage struct {
 	HistoryNs      uint64 `json:"history_ns"`
 }
 
+// jsonObject writes an object's members as they come: lists of a long recording's stacks are larger, as text, than memory
+// should be.
+type jsonObject struct {
+	w   *bufio.Writer
+	b   bytes.Buffer
+	enc *json.Encoder
+	err error
+}
+
+func newJSONObject(w io.Writer) *jsonObject {
+	j := &jsonObject{w: bufio.NewWriterSize(w, 64<<10)}
+	j.enc = json.NewEncoder(&j.b)
+	j.enc.SetEscapeHTML(false) // operator<< is easier to read than its escapes, and nobody puts this into HTML
+	return j
+}
+
+// text is v, indented as at a depth. It is valid until the next one.
+func (j *jsonObject) text(v any, depth int) []byte {
+	j.b.Reset()
+	j.enc.SetIndent("  "[:depth], " ")
+	if err := j.enc.Encode(v); err != nil && j.err == nil {
+		j.err = err
+	}
+	return bytes.TrimSuffix(j.b.Bytes(), []byte{'\n'})
+}
+
+// head begins the object with the members of a struct.
+func (j *jsonObject) head(v any) { j.w.Write(bytes.TrimSuffix(j.text(v, 0), []byte("\n}"))) }
+
+// member writes one more member.
+func (j *jsonObject) member(name string, v any) {
+	fmt.Fprintf(j.w, ",\n %q: ", name)
+	j.w.Write(j.text(v, 1))
+}
+
+// list writes a member that is a list of n.
+func (j *jsonObject) list(name string, n int, at func(int) any) {
+	fmt.Fprintf(j.w, ",\n %q: [", name)
+	for i := range n {
+		if i > 0 {
+			j.w.WriteByte(',')
+		}
+		j.w.WriteString("\n  ")
+		j.w.Write(j.text(at(i), 2))
+	}
+	if n > 0 {
+		j.w.WriteString("\n ")
+	}
+	j.w.WriteByte(']')
+}
+
+// end writes the brace.
+func (j *jsonObject) end() error {
+	j.w.WriteString("\n}\n")
+	return cmp.Or(j.err, j.w.Flush())
+}
+
 func (f *facts) writeJSON(w io.Writer, view View, o Options) error {
-	r := f.jsonHead(view)
+	j := newJSONObject(w)
+	j.head(f.jsonHead(view))
 	all := view == ViewSummary
 	cut := func(n int) int {
 		if o.Top > 0 {
@@ -162,74 +216,66 @@ func (f *facts) writeJSON(w io.Writer, view View, o Options) error {
 		return n
 	}
 	if all || view == ViewCPU {
-		list := []jsonFunction{}
 		sums := f.byFunction(weigh.CPU)
-		for _, s := range sums[:cut(len(sums))] {
-			list = append(list, jsonFunction{s.name, f.moduleName(s.module), s.self, s.cum, s.symbolised})
-		}
-		r.Functions = &list
+		j.list("functions", cut(len(sums)), func(i int) any {
+			s := sums[i]
+			return jsonFunction{s.name, f.moduleName(s.module), s.self, s.cum, s.symbolised}
+		})
 	}
 	if all || view == ViewBlocked {
-		list := []jsonPlace{}
-		for _, b := range f.blocks[:cut(len(f.blocks))] {
+		j.list("places", cut(len(f.blocks)), func(i int) any {
+			b := f.blocks[i]
 			kind := "call"
 			if b.wait {
 				kind = f.kind(b.at.hook)
 			}
-			list = append(list, jsonPlace{f.culprit(b.at), f.hook(b.at.hook), kind, b.total, b.max, b.count, b.open, f.stack(b.at), f.jsonEndings(b)})
-		}
-		r.Places = &list
+			return jsonPlace{f.culprit(b.at), f.hook(b.at.hook), kind, b.total, b.max, b.count, b.open, f.stack(b.at), f.jsonEndings(b)}
+		})
 	}
 	if all || view == ViewLocks {
-		list := []jsonEdge{}
-		for _, e := range f.edges[:cut(len(f.edges))] {
-			list = append(list, f.jsonEdge(e))
-		}
-		r.Edges = &list
-		r.jsonBlame = f.jsonBlame(cut)
+		j.list("edges", cut(len(f.edges)), func(i int) any { return f.jsonEdge(f.edges[i]) })
+		f.jsonBlame(j, cut)
 	}
 	if all || view == ViewAlloc {
-		list := f.jsonSites()
-		list = list[:cut(len(list))]
-		r.Sites = &list
+		rows := f.allocRows()
+		j.list("sites", cut(len(rows)), func(i int) any { return f.jsonSite(rows[i]) })
 	}
 	if all || view == ViewThreads {
-		list := []jsonThread{}
-		for _, t := range f.order[:cut(len(f.order))] {
-			list = append(list, jsonThread{
+		j.list("threads", cut(len(f.order)), func(i int) any {
+			t := f.order[i]
+			return jsonThread{
 				f.identity(t.ID), t.Thread.CPU, t.cpu, t.locked, t.waited, t.called, t.samples, t.AllocObjects, t.AllocBytes,
 				max(t.lost, t.Lost), t.cover.Exact, t.cover.Sampled, t.cover.Unknown,
-			})
-		}
-		r.Threads = &list
+			}
+		})
 	}
-	r.SelfCheck = f.checked
 	if all || view == ViewStorage {
 		s := f.stats
-		r.Storage = &jsonStorage{
+		storage := &jsonStorage{
 			s.Records, s.RecordBytes, s.Events, s.EventBytes, s.Nodes, map[string]uint64{},
 			s.Samples, s.SampleEvents, s.SampleBytes, s.NodesCap, s.NodeBytes, s.NodesCollected, s.HistoryBytes, s.HistoryNs,
 		}
 		for k, n := range f.kinds {
 			if n > 0 {
-				r.Storage.Kinds[kindNames[k]] = n
+				storage.Kinds[kindNames[k]] = n
 			}
 		}
+		j.member("storage", storage)
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false) // operator<< is easier to read than its escapes, and nobody puts this into HTML
-	enc.SetIndent("", " ")
-	return enc.Encode(r)
+	if f.checked != nil {
+		j.member("self_check", f.checked)
+	}
+	return j.end()
 }
 
-func (f *facts) jsonHead(view View) *jsonReport {
+func (f *facts) jsonHead(view View) *jsonHead {
 	s, d := f.stats, &f.weights.Doubt
 	used, known := f.cpuUsed()
 	if !known {
 		used = -1
 	}
 	exact, sampled, unknown := f.covered()
-	r := &jsonReport{
+	r := &jsonHead{
 		View: view, Command: []string{}, DurationNs: f.duration(), Started: f.meta.Started.UTC().Format(time.RFC3339Nano),
 		ExitStatus: f.meta.ExitStatus, ExitSignal: f.meta.ExitSignal,
 		CPU: jsonCPU{used, f.weights.Total[weigh.CPU], d.TailCPU, d.LateCPU, d.SharedCPU},
@@ -270,21 +316,24 @@ func (f *facts) identity(id trace.ThreadID) jsonWho {
 	return w
 }
 
-func (f *facts) jsonSites() []jsonSite {
-	list := []jsonSite{}
+// allocRows are the rows with allocations, those of the most bytes first.
+func (f *facts) allocRows() []*weigh.Row {
+	var rows []*weigh.Row
 	for i := range f.weights.Rows {
-		r := &f.weights.Rows[i]
-		if r.Values[weigh.AllocSpace] == 0 && r.Values[weigh.AllocObjects] == 0 {
-			continue
+		if r := &f.weights.Rows[i]; r.Values[weigh.AllocSpace] != 0 || r.Values[weigh.AllocObjects] != 0 {
+			rows = append(rows, r)
 		}
-		at := site{r.Stack, r.Hook}
-		list = append(list, jsonSite{
-			f.culprit(at), r.Values[weigh.AllocObjects], r.Values[weigh.AllocSpace],
-			r.Values[weigh.InuseObjects], r.Values[weigh.InuseSpace], f.stack(at),
-		})
 	}
-	slices.SortStableFunc(list, func(a, b jsonSite) int { return int(max(-1, min(1, b.AllocBytes-a.AllocBytes))) })
-	return list
+	slices.SortStableFunc(rows, func(a, b *weigh.Row) int { return cmp.Compare(b.Values[weigh.AllocSpace], a.Values[weigh.AllocSpace]) })
+	return rows
+}
+
+func (f *facts) jsonSite(r *weigh.Row) jsonSite {
+	at := site{r.Stack, r.Hook}
+	return jsonSite{
+		f.culprit(at), r.Values[weigh.AllocObjects], r.Values[weigh.AllocSpace],
+		r.Values[weigh.InuseObjects], r.Values[weigh.InuseSpace], f.stack(at),
+	}
 }
 
 func (f *facts) jsonEndings(b *block) []jsonEnding {

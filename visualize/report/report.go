@@ -139,22 +139,20 @@ func (f *facts) write(w io.Writer, view View, o Options) (err error) {
 		o.Width = 80
 	}
 	o.Width = max(o.Width, 60)
-	var b bytes.Buffer
 	if o.JSON {
-		err = f.writeJSON(&b, view, o)
+		err = f.writeJSON(w, view, o)
 	} else {
 		if o.Top <= 0 {
 			o.Top = 20
 		}
+		var b bytes.Buffer
 		for _, line := range f.lines(view, o) {
 			b.WriteString(line)
 			b.WriteByte('\n')
 		}
+		_, err = w.Write(b.Bytes())
 	}
 	if err != nil {
-		return fmt.Errorf("writing the %s report: %w", view, err)
-	}
-	if _, err = w.Write(b.Bytes()); err != nil {
 		return fmt.Errorf("writing the %s report: %w", view, err)
 	}
 	return nil
