@@ -208,6 +208,9 @@ static uint32_t hb_map(const struct hb_hello *hello, int fd) {
   hb.cpu_period_ns = h->features & HB_FEATURE_CPU ? h->cpu_period_ns : 0;
   uint64_t call = h->features & HB_FEATURE_CALL ? h->call_threshold_ns : UINT64_MAX / 4;
   hb.call_threshold = hb_cycles_mult ? (uint64_t)((double)call * 4294967296.0 / (double)hb_cycles_mult) : call;
+  uint64_t wake = h->features & HB_FEATURE_LOCK ? h->lock_threshold_ns : UINT64_MAX / 4;
+  if (wake < HB_WAIT_ALWAYS_NS) wake = HB_WAIT_ALWAYS_NS;
+  hb.wake_threshold = hb_cycles_mult ? (uint64_t)((double)wake * 4294967296.0 / (double)hb_cycles_mult) : wake;
   hb.wiped = w;
   hb_compiler_barrier();
   hb.header = h;

@@ -125,6 +125,8 @@ struct hb_wiped {
   _Atomic uint32_t pairs_next;
 };
 
+#define HB_WAIT_ALWAYS_NS 50000 /* a wait of so long is always recorded (hooks/wait.h) */
+
 /* sigaction as the kernel takes it */
 struct hb_sigaction {
   void *handler;
@@ -151,7 +153,7 @@ struct hb_process {
   _Atomic uint32_t on;      /* 1: attached and recording */
   uint32_t features;
   uint32_t signal, cookie;
-  uint64_t tick_ns, alloc_period, call_threshold, lock_threshold; /* thresholds in stamps */
+  uint64_t tick_ns, alloc_period, call_threshold, wake_threshold; /* thresholds in stamps */
   uint64_t cpu_period_ns;
   uint64_t stamps_mult;       /* stamps = ns * stamps_mult >> 20 */
   uint64_t lock_threshold_ns, release_debt_ns;

@@ -46,10 +46,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "99afd4285737428f2dc9b2fd074c2bcdbd8f06beea1a8d92a199ad6f222a62d9"
+const sourcesSHA256 = "6b4733f5a581e81009ac7b0c27a8755da52b17ab1b8425149e077993c7f43b09"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "a88af2bac46b546dcba0dbc90ced9dec69380819fe7f97657f74112bced93e1a",
+	"agent/hbagent_linux_amd64.so": "42b3157538e583beabeae36bc40b69122639c676720a49573ddd48e24b6bec5e",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -61,8 +61,8 @@ static HB_NOINLINE void hb_call_slow(struct hb_tls *t, struct hb_thread *s, cons
 /* How a call says that it failed: -1 and errno, the error itself, or not in a way that is looked at. */
 enum { HB_ERRNO, HB_ERROR, HB_VALUE };
 
-HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, int64_t r, int style,
-                             const void *frame) {
+HB_INLINE void hb_call_left(struct hb_call *c, uint32_t hook, uint64_t object, int64_t r, int style, uint64_t threshold,
+                            const void *frame) {
   struct hb_tls *t = hb_self();
   struct hb_thread *s = c->slot;
   if (HB_UNLIKELY(!s || t->slot != s)) return; /* not recorded, or a fork child came back from its parent's call */
@@ -73,8 +73,12 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
   hb_block_leave(t, s, &c->block);
   hb_store_relaxed(&s->in_hook, 0u);
   hb_store_relaxed(&s->calls, hb_load_relaxed(&s->calls) + 1);
-  if (HB_UNLIKELY(stamp >= hb.call_threshold && (int64_t)stamp > 0))
+  if (HB_UNLIKELY(stamp >= threshold && (int64_t)stamp > 0))
     hb_call_slow(t, s, c, hook, object, style == HB_ERRNO ? hb_result(r) : style == HB_ERROR ? -r : 0, hb_stamp_ns(0, stamp), frame);
+}
+
+HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, int64_t r, int style, const void *frame) {
+  hb_call_left(c, hook, object, r, style, hb.call_threshold, frame);
 }
 
 /* The C name differs from the exported one, so that no header's declaration can disagree. */

@@ -63,10 +63,14 @@ HB_EXPORT HB_NOINLINE int pthread_cond_clockwait(void *c, void *m, int clock, co
 }
 
 /* Waking somebody who waits is never gated, since joins of waits and wake-ups need every one; the record carries the
- * waker's stack when the delay that it ended is worth one. Written after the call, so that nobody waits for it. hook path */
+ * waker's stack when the delay that it ended is worth one. Written after the call, so that nobody waits for it.
+ * A signaller may sleep: glibc's lets the waiters of earlier signals leave first (__condvar_quiesce_and_switch_g1). That is a
+ * call of the program's, recorded like a wait of 50 us; the last one to leave is found among them when records are put together. hook path */
 static HB_NOINLINE int hb_wake_long(hb_lock_fn real, uint32_t hook, void *object, uint32_t shared) {
   struct hb_tls *t = hb_self();
+  struct hb_call call = {0};
   uint32_t waiting = shared ? shared : hb_waiters((uint64_t)object);
+  if (hook != HB_HOOK_sem_post) hb_call_enter(&call, hook, (uint64_t)object, 0, HB_FRAME);
   uint64_t now = 0, debt = hb_release_begin(t, (uint64_t)object, UINT64_MAX, &now), stamp = hb_stamp();
   int r = real(object);
   uint64_t lasted = hb_stamp_ns(stamp, hb_stamp());
@@ -75,6 +79,7 @@ static HB_NOINLINE int hb_wake_long(hb_lock_fn real, uint32_t hook, void *object
     hb_wait_adapt(t);
   }
   if (now && hb.features & HB_FEATURE_LOCK) hb_emit_release(t, hook, shared ? HB_RECF_SHARED : 0u, (uint64_t)object, now, debt, waiting, NULL, lasted, HB_FRAME);
+  if (call.slot) hb_call_left(&call, hook, (uint64_t)object, r, HB_ERROR, hb.wake_threshold, HB_FRAME);
   return r;
 }
 

@@ -84,7 +84,6 @@ static uint32_t hb_baton_take(uint64_t object, uint64_t since_ns, uint64_t *rele
 }
 
 #define HB_WAIT_PER_TICK 2
-#define HB_WAIT_ALWAYS_NS 50000
 
 /* A wait or a release is about to be recorded: adapt the thresholds. hook path */
 static HB_NOINLINE void hb_wait_adapt(struct hb_tls *t) {

@@ -112,6 +112,7 @@ type Assembler struct {
 	mods    registry
 	wakes   wakes
 	delays  [3]delays // see delaysOf
+	left    wakes     // waits for conditions that have ended: see joinLeavers
 	offs    offs
 
 	recent  [recentThreads]recentThread

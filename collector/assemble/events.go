@@ -28,6 +28,12 @@ func (a *Assembler) arrived(t *thread, h *segment.Rec, rec []byte) bool {
 			}
 			a.wakes.released(a.sharing(t.proc, h.Flags), r.Object, x)
 		}
+	case segment.RecTypeInterval:
+		var r segment.RecInterval
+		if i, ok := hooks.ByID(trace.HookID(h.Hook)); ok && i.Class == hooks.ClassCond && t != nil && t.proc != nil && r.Decode(rec) {
+			lasted := min(h.TimeNs-min(r.StartNs, h.TimeNs), math.MaxUint32)
+			a.left.released(t.proc.uid, r.Object, release{at: trace.Ns(h.TimeNs), by: uint32(t.meta.ID), lasted: uint32(lasted)})
+		}
 	case segment.RecTypeThreadExit:
 		if t != nil && t.proc != nil {
 			t.proc.exits.add(uint32(t.meta.ID), trace.Ns(h.TimeNs))
@@ -39,7 +45,7 @@ func (a *Assembler) arrived(t *thread, h *segment.Rec, rec []byte) bool {
 // interpretRecord makes events of a record whose turn has come; false when it makes no sense.
 func (a *Assembler) interpretRecord(t *thread, h *segment.Rec, rec []byte) bool {
 	a.latest = max(a.latest, trace.Ns(h.TimeNs))
-	if t.unheard && t.proc != nil && int32(h.Seq-t.unheardTo) <= 0 && (h.Type == segment.RecTypeRelease || h.Type == segment.RecTypeThreadExit) {
+	if t.unheard && t.proc != nil && int32(h.Seq-t.unheardTo) <= 0 && (h.Type == segment.RecTypeRelease || h.Type == segment.RecTypeThreadExit || h.Type == segment.RecTypeInterval) {
 		a.arrived(t, h, rec) // when it came, nobody knew whose it was
 	}
 	e := &a.event
@@ -210,6 +216,8 @@ func (a *Assembler) interval(t *thread, h *segment.Rec, rec []byte, e *trace.Eve
 		e.Kind = trace.KindWait
 		e.Owner = a.tid(t.proc, r.OwnerTID, e.Start)
 		a.join(t, hook, a.sharing(t.proc, h.Flags), e)
+	} else if hook.Class == hooks.ClassWake {
+		a.joinLeavers(t, e)
 	} else if e.Releaser != 0 && h.Flags&segment.RecFlagOnly != 0 {
 		e.Flags |= trace.FlagCertain
 	}

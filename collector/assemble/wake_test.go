@@ -248,3 +248,22 @@ func TestTaken(t *testing.T) {
 		})
 	}
 }
+
+// TestSignallerThatSleeps: a signal that had to wait names who may have let it go on.
+func TestSignallerThatSleeps(t *testing.T) {
+	k := newKit(t, Config{})
+	w1, w2, other, g := newAgent(1, 1), newAgent(2, 1), newAgent(3, 1), newAgent(4, 1)
+	k.put(w1.thread(1), w2.thread(1), other.thread(1), g.thread(1))
+	k.put(g.interval(hooks.PthreadCondSignal, 1_500_000, 2_000_000, nil))
+	k.put(w1.interval(hooks.PthreadCondWait, 1_000_000, 1_700_000, nil))
+	k.put(w2.interval(hooks.PthreadCondWait, 1_000_000, 2_100_000, nil))    // waited for its mutex, too
+	k.put(other.interval(hooks.PthreadCondWait, 2_050_000, 2_060_000, nil)) // came later
+	for i := range 3 * releasesKept {                                       // what happens until it is looked at does not push them out
+		k.put(other.interval(hooks.PthreadCondWait, trace.Ns(9_000_000+i*1000), trace.Ns(9_000_500+i*1000), nil))
+	}
+	k.Flush()
+	e := k.one(trace.KindCall)
+	if e.Releaser != 2 || e.Release != 2_000_000 || e.Weight != 2 || e.Flags&trace.FlagCertain != 0 {
+		t.Errorf("%+v", e)
+	}
+}

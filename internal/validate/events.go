@@ -53,7 +53,7 @@ var allowed = map[trace.Kind]fields{
 	trace.KindSync:        fObject | fStart | fMerge,
 	trace.KindEnter:       fObject | fStart | fMerge,
 	trace.KindWait:        fSize | fObject | fObject2 | fResult | fOwner | fReleaser | fRelease | fStart,
-	trace.KindCall:        fObject | fObject2 | fResult | fReleaser | fRelease | fStart,
+	trace.KindCall:        fSize | fObject | fObject2 | fResult | fReleaser | fRelease | fStart,
 	trace.KindRelease:     fObject | fDebt | fRelease | fResult,
 	trace.KindAlloc:       fObject | fSize,
 	trace.KindFree:        fObject,

@@ -79,7 +79,7 @@ func (w *writer) describeInterval(q *sequence, iv *spans.Interval) {
 	if e.Releaser != 0 {
 		w.annString(q, annReleaser, w.who(e.Releaser))
 		w.annBool(q, annReleaserSure, e.Flags&trace.FlagCertain != 0)
-		if e.Kind == trace.KindWait && e.Weight > 1 {
+		if e.Weight > 1 {
 			w.annUint(q, annCandidates, e.Weight)
 			if e.Size != 0 {
 				w.annUint(q, annChance, (e.Size+5)/10)

@@ -90,7 +90,7 @@ type selfCheck struct {
 	Recall        share         `json:"recall"`
 	RecallNs      share         `json:"recall_by_time"`
 	FutexWaits    uint64        `json:"futex_waits"` // of them, in the kernel's futex code and woken by a thread of the recording, but for those that the end of their process or a cancellation woke
-	FutexEdges    uint64        `json:"futex_edges"` // of those, with a wait that names a releaser
+	FutexEdges    uint64        `json:"futex_edges"` // of those, with a wait or call that names a releaser
 	FutexRecall   share         `json:"futex_edge_recall"`
 	FutexMissing  []checkNoEdge `json:"futex_missing"` // why the others have none
 	Intervals     uint64        `json:"intervals"`     // recorded waits and calls, and those in which the kernel saw the thread off its CPU
@@ -128,7 +128,7 @@ func (s share) String() string {
 
 // checkEdges compares who let waits of one kind go on with whom the kernel saw waking.
 type checkEdges struct {
-	Kind      string `json:"kind"`
+	Kind      string `json:"kind"` // signaller: one that slept in pthread_cond_signal
 	Certain   bool   `json:"certain"`
 	Waits     uint64 `json:"waits"`
 	Same      uint64 `json:"same"`      // the releaser is the kernel's waker
@@ -208,7 +208,7 @@ type checkNoEdge struct {
 // noEdge says why a time on a futex has no releaser.
 func noEdge(in *ownInterval) string {
 	switch {
-	case in == nil || !in.wait:
+	case in == nil:
 		return "no wait was recorded"
 	case in.flags&trace.FlagInterrupted != 0:
 		return "woken by a signal"
@@ -285,7 +285,7 @@ func (f *facts) check(in *checkInput) *selfCheck {
 			ended := in == nil || in.flags&(trace.FlagOpen|trace.FlagUnwound) == 0 // not by a signal: its process ended, or it was cancelled
 			if futex && o.waker != 0 && !o.irq && ended {
 				c.FutexWaits++
-				if in != nil && in.wait && in.releaser != 0 {
+				if in != nil && in.releaser != 0 {
 					c.FutexEdges++
 				} else {
 					noEdges[[2]string{noEdge(in), function}]++
@@ -317,8 +317,12 @@ func (f *facts) check(in *checkInput) *selfCheck {
 				starts = append(starts, int64(last.start-iv.start))
 				ends = append(ends, int64(iv.end-last.end))
 			}
-			if iv.wait && iv.flags&(trace.FlagTimedOut|trace.FlagInterrupted|trace.FlagFailed|trace.FlagUnwound) == 0 {
+			signals := f.meta.Hooks[iv.hook].Class == "WAKE"
+			if (iv.wait || signals) && iv.flags&(trace.FlagTimedOut|trace.FlagInterrupted|trace.FlagFailed|trace.FlagUnwound) == 0 {
 				k := checkEdges{Kind: f.kind(iv.hook), Certain: iv.flags&trace.FlagCertain != 0}
+				if signals {
+					k.Kind = "signaller"
+				}
 				e := edges[k]
 				if e == nil {
 					e = &checkEdges{Kind: k.Kind, Certain: k.Certain}
