@@ -40,7 +40,7 @@ type about struct {
 	Events    uint64        `json:"events"`
 	Done      bool          `json:"done"`
 	Failed    string        `json:"failed,omitempty"`
-	// Resolution of an exported page in ns: pieces shorter than that are added up. 0: nothing is.
+	// Resolution in ns: pieces shorter than that are added up. 0: nothing is.
 	Resolution int64 `json:"resolution"`
 }
 
@@ -88,7 +88,7 @@ func (m *Model) about() *about {
 		CallNs: meta.CallThresholdNs, LockNs: meta.LockThresholdNs, Features: meta.Features,
 		Status: meta.ExitStatus, Signal: meta.ExitSignal, Hooks: m.pollers(),
 		Threads: []aboutThread{}, Processes: []aboutProc{}, Notes: []string{},
-		Doubt: m.doubt, Read: m.read, Events: stats.Events, Done: m.done,
+		Resolution: m.res, Doubt: m.doubt, Read: m.read, Events: stats.Events, Done: m.done,
 		Stats: aboutStats{
 			Records: stats.Records, RecordBytes: stats.RecordBytes, Lost: stats.Lost, Gaps: stats.Gaps, Broken: stats.Broken,
 			Events: stats.Events, Overwritten: stats.Overwritten, Ticks: stats.Ticks, TicksMissed: stats.TicksMissed,

@@ -47,8 +47,8 @@ func Export(w io.Writer, src trace.Source) error {
 // in base64. They are about, pieces, allocations, calls, places.
 func (m *Model) bundle() ([]byte, error) {
 	length := int64(m.to - m.from)
-	finest := max(1, length>>16)
-	pieces, res := m.coarse(0, m.pieces), int64(0)
+	finest := max(m.finest(), m.res)
+	pieces, res := m.coarse(0, m.pieces), m.res
 	for next := finest; len(pieces.state) > mostPieces && res < length; next *= 2 {
 		if len(pieces.state) > 8*mostPieces {
 			next *= 4 // far from it
@@ -147,7 +147,7 @@ func (m *Model) pieces(i int, t *thread, res int64, out *rows) {
 			continue
 		}
 		sums[j].value += x.value
-		sums[j].count++
+		sums[j].count += x.count
 		sums[j].release = max(sums[j].release, x.release)
 	}
 	put()

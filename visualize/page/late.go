@@ -39,10 +39,13 @@ type work struct {
 // late gathers origins while a recording is read.
 type late struct {
 	ids  map[origin]uint32
-	work []work // by id; 0 is none
+	work []work             // by id; 0 is none
+	at   map[workSite]int32 // of a work's places
 }
 
-func newLate() late { return late{map[origin]uint32{}, make([]work, 1)} }
+type workSite struct{ work, site uint32 }
+
+func newLate() late { return late{map[origin]uint32{}, make([]work, 1), map[workSite]int32{}} }
 
 // sample takes up a KindCPU at a site, and returns the number of its origin if it is late.
 func (l *late) sample(e *trace.Event, proc trace.ProcID, site uint32, cpu int64) uint32 {
@@ -61,9 +64,10 @@ func (l *late) sample(e *trace.Event, proc trace.ProcID, site uint32, cpu int64)
 		w.late += cpu
 		return id
 	}
-	i := slices.IndexFunc(w.places, func(p place) bool { return p.site == site })
-	if i < 0 {
-		i = len(w.places)
+	i, ok := l.at[workSite{id, site}]
+	if !ok {
+		i = int32(len(w.places))
+		l.at[workSite{id, site}] = i
 		w.places = append(w.places, place{site: site})
 	}
 	w.places[i].hits += int64(max(e.Count, 1))

@@ -42,6 +42,12 @@ type Model struct {
 	done    bool
 	failed  error
 
+	// What is kept at most, and what was done for that (coarse.go): resolutions in ns, 0 where nothing was coarsened.
+	most                     most
+	res, coarsened, allocRes int64
+	spanFloor                int64 // ns; shorter calls are not kept
+	spanCount                int
+
 	// naming serialises what gives names to sites: frames.Table is not safe for concurrent use, and spans.Builder
 	// shares it with queries.
 	naming sync.Mutex
@@ -67,7 +73,7 @@ type doubt struct {
 
 // New makes a model of src, to be filled by [Model.Read].
 func New(src trace.Source) *Model {
-	m := &Model{src: src, index: map[trace.ThreadID]int32{}, tab: frames.New(src)}
+	m := &Model{most: mostKept, src: src, index: map[trace.ThreadID]int32{}, tab: frames.New(src)}
 	m.sites.ids = map[siteKey]uint32{}
 	m.sites.keys = make([]siteKey, 1) // 0: no place
 	m.objects.ids = map[objectKey]uint32{}
@@ -140,6 +146,7 @@ func (m *Model) Read(ctx context.Context) error {
 	n := 0
 	err := m.src.Events(func(e *trace.Event) error {
 		if n++; n%batch == 0 {
+			m.bound()
 			m.naming.Unlock()
 			m.mu.Unlock()
 			if err := ctx.Err(); err != nil {
@@ -159,6 +166,7 @@ func (m *Model) Read(ctx context.Context) error {
 		_, t := m.thread(id)
 		t.cover = c
 	}
+	m.bound()
 	for _, t := range m.threads {
 		m.doubt.Unplaced += t.flush(m.load)
 		t.spans.finish()
@@ -185,12 +193,7 @@ type reader struct {
 
 func newReader(m *Model) *reader {
 	r := &reader{m: m, lock: weigh.NewLocking(m.src.Meta(), m.tab), state: map[stateKey]state{}, late: newLate()}
-	floor := int64(0)
-	if n := int64(m.src.Stats().Events); n > keepSpansOf {
-		// memory for the spans of a long recording is bounded by leaving out the shortest
-		floor = int64(m.to-m.from) / finestColumns
-	}
-	r.spans = spans.New(m.src, m.tab, &spanSink{m: m, floor: floor})
+	r.spans = spans.New(m.src, m.tab, &spanSink{m: m})
 	return r
 }
 

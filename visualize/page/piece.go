@@ -41,6 +41,7 @@ type piece struct {
 	wait       uint32 // index into thread.waits + 1; 0: no interval
 	state      state
 	late       uint32 // origin of the work whose time was noticed too late to say where it went (late.go); 0: none
+	n          uint32 // pieces that were added to it (coarse.go)
 }
 
 // wait is what an interval knows beyond its piece.
@@ -50,6 +51,10 @@ type wait struct {
 	releaser uint32
 	object   uint32 // into Model.objects; 0 none
 	flags    trace.Flags
+
+	releaseSite uint32 // where resolved: the place where it was let go
+	resolved    bool
+	longest     int64 // ns of the longest of several that were added up; 0: it is one
 }
 
 type alloc struct {
@@ -74,6 +79,7 @@ type thread struct {
 	start, end int64 // end -1: it did not end
 	pieces     []piece
 	sums       [][states]int64 // before pieces[i*stride], ns by state
+	counts     []int64         // likewise, how many there were before they were added up
 	waits      []wait
 	allocs     []alloc
 	releases   []release
@@ -81,6 +87,7 @@ type thread struct {
 	cover      spans.Coverage
 	lost       uint64
 	total      [states]int64
+	counted    int64
 
 	until     int64 // end of what was seen
 	seen      int64 // last sample that counted no time
@@ -298,19 +305,36 @@ func (t *thread) emit(p piece) {
 	if p.state == free || p.end <= p.start {
 		return
 	}
-	t.total[p.state] += p.end - p.start
 	if n := len(t.pieces); n > 0 && p.wait == 0 {
-		if q := &t.pieces[n-1]; q.wait == 0 && q.state == p.state && q.site == p.site && q.late == p.late && q.end == p.start {
+		if q := &t.pieces[n-1]; q.wait == 0 && q.state == p.state && q.site == p.site && q.late == p.late && q.end == p.start && q.n == 0 {
+			t.total[p.state] += p.end - p.start
 			q.end = p.end
 			return
 		}
 	}
+	t.append(p)
+}
+
+func (t *thread) append(p piece) {
 	if len(t.pieces)%stride == 0 {
-		before := t.total
-		before[p.state] -= p.end - p.start
-		t.sums = append(t.sums, before)
+		t.sums = append(t.sums, t.total)
+		t.counts = append(t.counts, t.counted)
 	}
+	t.total[p.state] += p.end - p.start
+	t.counted += int64(p.n) + 1
 	t.pieces = append(t.pieces, p)
+}
+
+// countBefore is how many there were of what is in pieces[:i].
+func (t *thread) countBefore(i int) int64 {
+	if i >= len(t.pieces) {
+		return t.counted
+	}
+	n := t.counts[i/stride]
+	for _, p := range t.pieces[i/stride*stride : i] {
+		n += int64(p.n) + 1
+	}
+	return n
 }
 
 // first is the index of the first piece that ends after at.

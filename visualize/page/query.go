@@ -94,7 +94,7 @@ func (m *Model) each(ctx context.Context, s selection, f func(i int, t *thread))
 
 // full is a row of one piece with all that its interval knows.
 func (m *Model) full(i int, t *thread, p piece) row {
-	x := row{thread: uint32(i), site: p.site, count: 1, state: p.state, start: p.start, value: p.end - p.start, release: -1}
+	x := row{thread: uint32(i), site: p.site, count: p.n + 1, state: p.state, start: p.start, value: p.end - p.start, release: -1}
 	if p.wait != 0 {
 		w := &t.waits[p.wait-1]
 		x.object, x.owner, x.releaser, x.release, x.flags = w.object, w.owner, w.releaser, w.release, w.flags
@@ -106,6 +106,9 @@ func (m *Model) full(i int, t *thread, p piece) row {
 // letGo is the place where whoever kept a wait waiting let go: for a lock its holder when the wait began, where that
 // is known, otherwise the releaser. Another thread may have had the lock between the two.
 func (m *Model) letGo(p *piece, w *wait) uint32 {
+	if w.resolved {
+		return w.releaseSite
+	}
 	if p.state == locked && w.owner != 0 {
 		return m.threads[w.owner-1].letGo(w.object, p.start, p.end)
 	}
@@ -161,7 +164,7 @@ func (t *thread) thin(at int, res, to int64, f func(st state, start, ns int64, n
 			sum[p.state] += p.end - p.start
 		}
 	}
-	n := uint32(last - at)
+	n := uint32(t.countBefore(last) - t.countBefore(at))
 	start := begin
 	for st, ns := range sum {
 		if ns > 0 {
@@ -226,9 +229,9 @@ func (m *Model) sums(ctx context.Context, s selection, byThread, edges bool) (*r
 			}
 			x := &list[cur]
 			x.value += end - start
-			x.count++
+			x.count += p.n + 1
 			if edges && p.wait != 0 {
-				x.release = max(x.release, p.end-p.start) // the longest one
+				x.release = max(x.release, t.waits[p.wait-1].longestOf(&p))
 			}
 		}
 		if !edges {

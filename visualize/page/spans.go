@@ -11,12 +11,9 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/spans"
 )
 
-const (
-	// keepSpansOf is the number of events up to which every span is kept. Beyond, those shorter than a
-	// finestColumns-th of the recording are counted and left out: a span is 32 bytes.
-	keepSpansOf   = 8 << 20
-	finestColumns = 1 << 19
-)
+// finestColumns: where there are too many spans to be kept, those shorter than this part of the recording are counted and left
+// out, and than twice as much if that is not enough (coarse.go).
+const finestColumns = 1 << 19
 
 type span struct {
 	start, end int64
@@ -48,14 +45,13 @@ func (s *spanStore) finish() {
 // spanSink takes spans as they end.
 type spanSink struct {
 	spans.Discard
-	m     *Model
-	floor int64 // ns; shorter ones are not kept
+	m *Model
 }
 
 // End implements [spans.Sink].
 func (k *spanSink) End(s *spans.Span) error {
 	start, end := k.m.rel(s.Start), k.m.rel(s.End)
-	if end-start < k.floor {
+	if end-start < k.m.spanFloor {
 		k.m.doubt.ThinSpans++
 		return nil
 	}
@@ -63,6 +59,7 @@ func (k *spanSink) End(s *spans.Span) error {
 		end = start
 	}
 	_, t := k.m.thread(s.Thread)
+	k.m.spanCount++
 	t.spans.add(s.Depth, span{start, end, s.Frame, uint32(min(s.Stacks, 1<<32-1))})
 	return nil
 }
