@@ -121,6 +121,15 @@ type Edge struct {
 	taken    map[Site]int64
 	doing    map[doingKey]int64
 	HolderNs int64 // ns during which the holder is known
+	// Wakers are third threads that the kernel saw waking the waiter from its last sleep, neither its owner nor its releaser: those
+	// from whom another took the lock before it. Most first. Known only where the kernel's account was recorded.
+	Wakers []Waker
+}
+
+// Waker is a thread that woke Count waits of an edge.
+type Waker struct {
+	Thread trace.ThreadID
+	Count  uint64
 }
 
 // Doing is one thing that a holder did, Ns long.
@@ -208,6 +217,7 @@ type waitID struct {
 
 type end struct {
 	taken Site
+	waker trace.ThreadID
 	act   Act
 	by    trace.ThreadID
 	name  string
@@ -279,6 +289,11 @@ func (r *Result) ChainEnd(thread trace.ThreadID, at trace.Ns) (text string, by t
 // Taken is where the holder of what a thread waited for until a time had taken it; zero where that is not known.
 func (r *Result) Taken(thread trace.ThreadID, at trace.Ns) Site {
 	return r.ends[waitID{thread, at}].taken
+}
+
+// Waker is the third thread that the kernel saw waking a wait that ended at a time: see [Edge]. 0 none, or not known.
+func (r *Result) Waker(thread trace.ThreadID, at trace.Ns) trace.ThreadID {
+	return r.ends[waitID{thread, at}].waker
 }
 
 // Name is what an object is called: its variable, or where it was first waited for. The same lock has the same name

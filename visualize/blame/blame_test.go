@@ -266,3 +266,35 @@ func TestBounded(t *testing.T) {
 		t.Errorf("nothing left out: %+v", r)
 	}
 }
+
+// TestWakers: a third thread that woke a waiter is told apart from its owner and its releaser.
+func TestWakers(t *testing.T) {
+	w := newWorld()
+	off := func(from, to trace.Ns, waker trace.ThreadID, way uint64) {
+		w.Add(trace.Event{Kind: trace.KindOff, Thread: w.a, Start: from, Release: to, Time: to, Result: trace.OffInterruptible, Count: 1, Releaser: waker, Weight: way, Stack: w.Stack("futex")})
+	}
+	off(11*ms, 19*ms, w.c, trace.OffByThread) // c let go and woke a, d came in between
+	off(19*ms+1000, 29*ms, w.d, trace.OffByThread)
+	w.lock(w.a, 10*ms, 30*ms, 0x10, w.b, w.d, 29*ms, 0, "take")
+	off(41*ms, 49*ms, w.c, trace.OffByThread)
+	w.lock(w.a, 40*ms, 50*ms, 0x10, w.b, w.d, 42*ms, 0, "take")
+	off(61*ms, 69*ms, w.b, trace.OffByThread) // the owner
+	w.lock(w.a, 60*ms, 70*ms, 0x10, w.b, w.d, 69*ms, 0, "take")
+	off(81*ms, 89*ms, w.c, trace.OffByInterrupt) // c happened to run
+	w.lock(w.a, 80*ms, 90*ms, 0x10, w.b, w.d, 89*ms, 0, "take")
+	src := w.Source()
+	r, err := Analyse(src, frames.New(src), Export())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[trace.Ns]trace.ThreadID{30 * ms: 0, 50 * ms: w.c, 70 * ms: 0, 90 * ms: 0} {
+		if got := r.Waker(w.a, at); got != want {
+			t.Errorf("the wait that ended at %d ms was woken by third thread %d, want %d", at/ms, got, want)
+		}
+	}
+	for _, e := range r.Edges {
+		if !slices.Equal(e.Wakers, []Waker{{w.c, 1}}) {
+			t.Errorf("wakers %+v", e.Wakers)
+		}
+	}
+}

@@ -118,6 +118,10 @@ func (e *Edge) code(c *stored.Coding) {
 		d.Object.code(c)
 		c.Int(&d.Ns)
 	})
+	stored.List(c, &e.Wakers, func(w *Waker) {
+		stored.Small(c, &w.Thread)
+		c.Uint(&w.Count)
+	})
 }
 
 func (x *Chain) code(c *stored.Coding) {

@@ -43,6 +43,7 @@ type off struct {
 	start, wake, end trace.Ns
 	thread           trace.ThreadID
 	stack            trace.StackID
+	waker            trace.ThreadID // 0: nobody, an interrupt, or a thread outside the recording
 }
 
 type releaseKey struct {
@@ -113,10 +114,13 @@ func (a *Analyser) Add(e *trace.Event) {
 			a.res.IntervalsLeft++
 			return
 		}
-		o := off{e.Start, e.Start, e.Time, e.Thread, e.Stack}
+		o := off{start: e.Start, wake: e.Start, end: e.Time, thread: e.Thread, stack: e.Stack}
 		if e.Result != trace.OffRunnable {
 			if o.wake = e.Release; o.wake == 0 {
 				o.wake = e.Time
+			}
+			if e.Weight != trace.OffByInterrupt {
+				o.waker = e.Releaser
 			}
 		}
 		l.offs = append(l.offs, o)
@@ -190,6 +194,21 @@ func (l *timeline) offFrom(t trace.ThreadID, at trace.Ns) (i, hi int) {
 	s := l.offsOf[t]
 	i, _ = slices.BinarySearchFunc(l.offs[s.lo:s.hi], at, func(o off, at trace.Ns) int { return cmp.Compare(o.end, at) })
 	return s.lo + i, s.hi
+}
+
+// third is the thread that the kernel saw waking a wait from its last sleep, where that is neither its owner nor its releaser;
+// 0: one of them did, nobody, or it is not known.
+func (l *timeline) third(iv *interval) trace.ThreadID {
+	var by trace.ThreadID
+	for i, hi := l.offFrom(iv.thread, iv.start); i < hi && l.offs[i].start < iv.end; i++ {
+		if l.offs[i].waker != 0 {
+			by = l.offs[i].waker
+		}
+	}
+	if by == iv.owner || by == iv.releaser {
+		return 0
+	}
+	return by
 }
 
 // from is the index of a thread's first interval that may reach beyond a time, and the end of its intervals. A signal

@@ -92,6 +92,8 @@ func (w *walker) follow(i int32) {
 	var taken Site
 	w.wait = i
 	w.edge, taken = w.edgeOf(iv)
+	waker := w.a.line.third(iv)
+	w.edge.woken(waker)
 	w.touched, w.path = w.touched[:0], append(w.path[:0], iv.thread)
 	w.waited(0, iv, iv.start, iv.end, 0)
 	best := int32(0)
@@ -104,8 +106,22 @@ func (w *walker) follow(i int32) {
 	}
 	if best != 0 {
 		x := &w.nodes[best]
-		w.a.res.ends[waitID{iv.thread, iv.end}] = end{taken, x.key.act, x.thread, w.a.endText(x.key.act, x.key.place, x.at), x.current}
+		w.a.res.ends[waitID{iv.thread, iv.end}] = end{taken, waker, x.key.act, x.thread, w.a.endText(x.key.act, x.key.place, x.at), x.current}
 	}
+}
+
+// woken counts who woke one of an edge's waits.
+func (e *Edge) woken(by trace.ThreadID) {
+	if by == 0 {
+		return
+	}
+	for i := range e.Wakers {
+		if e.Wakers[i].Thread == by {
+			e.Wakers[i].Count++
+			return
+		}
+	}
+	e.Wakers = append(e.Wakers, Waker{by, 1})
 }
 
 // edgeOf finds a wait's edge, and notes where its holder had taken the object.
@@ -356,6 +372,9 @@ func (w *walker) finish() {
 			d.Ns = e.doing[doingKey{d.Act, w.a.endPlace(d.Act, d.At), d.Object}]
 		}
 		slices.SortStableFunc(e.Doing, func(x, y Doing) int { return cmp.Compare(y.Ns, x.Ns) })
+		slices.SortStableFunc(e.Wakers, func(x, y Waker) int {
+			return cmp.Or(cmp.Compare(y.Count, x.Count), cmp.Compare(x.Thread, y.Thread))
+		})
 		for s, ns := range e.taken {
 			if ns > e.TakenNs || ns == e.TakenNs && s.Stack < e.Taken.Stack {
 				e.Taken, e.TakenNs = s, ns

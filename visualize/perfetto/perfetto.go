@@ -100,6 +100,11 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 			c.add(e)
 		}
 		cpus.add(e)
+		if e.Kind == trace.KindThreadStart {
+			if err := x.created(e); err != nil {
+				return err
+			}
+		}
 		if err := b.Add(e); err != nil {
 			return err
 		}

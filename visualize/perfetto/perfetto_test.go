@@ -122,7 +122,7 @@ func TestDemoInTraceProcessor(t *testing.T) {
 		{
 			"processes that share a number are two, and so are threads; each has its own",
 			`select process.name, pid, thread.name, tid, count(*) from slice s` + onThread + `group by upid, utid order by min(s.ts), utid`,
-			"app | 4000 | app | 4000 | 19\napp | 4000 | helper\ufffd | 4002 | 10\napp | 4000 | worker | 4001 | 13\napp | 4000 | second | 4001 | 2\nafter | 4000 | after | 4000 | 3",
+			"app | 4000 | app | 4000 | 22\napp | 4000 | worker | 4001 | 14\napp | 4000 | helper\ufffd | 4002 | 11\napp | 4000 | second | 4001 | 3\nafter | 4000 | after | 4000 | 3",
 		},
 		{
 			"arrows go from the releaser to the end of the wait",
@@ -130,11 +130,21 @@ func TestDemoInTraceProcessor(t *testing.T) {
 			 from flow f join slice o on f.slice_out = o.id join slice i on f.slice_in = i.id
 			 join thread_track a on o.track_id = a.id join thread ot on a.utid = ot.utid
 			 join thread_track b on i.track_id = b.id join thread it on b.utid = it.utid
-			 join slice p on i.parent_id = p.id order by i.ts`,
+			 join slice p on i.parent_id = p.id where i.category = 'lock' order by i.ts`,
 			"release | worker | woken by worker 4001 | helper\ufffd | 100 | pthread_mutex_lock | 0\n" +
 				"pthread_mutex_unlock | app | woken by app 4000 | worker | 100 | pthread_mutex_lock | 0\n" +
 				"pthread_cond_signal | app | woken by app 4000 | worker | 100 | pthread_cond_wait | 0\n" +
 				"release | app | woken by app 4000 | helper\ufffd | 200 | pthread_cond_wait | 0",
+		},
+		{
+			"arrows go from the creator of a thread to its beginning",
+			`select o.name, ot.name, i.name, it.name, i.ts - o.ts
+			 from flow f join slice o on f.slice_out = o.id join slice i on f.slice_in = i.id
+			 join thread_track a on o.track_id = a.id join thread ot on a.utid = ot.utid
+			 join thread_track b on i.track_id = b.id join thread it on b.utid = it.utid where i.category = 'life' order by i.ts, it.utid`,
+			"creates thread | app | created by app 4000 | worker | 0\n" +
+				"creates thread | app | created by app 4000 | helper\ufffd | 0\n" +
+				"creates thread | app | created by app 4000 | second | 0",
 		},
 		{
 			"waits and calls lie in their stack, exact",

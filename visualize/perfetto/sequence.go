@@ -18,9 +18,10 @@ const (
 	catRelease
 	catLost
 	catAbout
+	catLife
 )
 
-var categories = [...]string{"lock", "call", "release", "lost", "about"}
+var categories = [...]string{"lock", "call", "release", "lost", "about", "life"}
 
 type annotation uint8
 
@@ -35,6 +36,7 @@ const (
 	annOwner
 	annReleaser
 	annReleaserSure
+	annWaker
 	annCandidates
 	annChance
 	annWaiter
@@ -50,31 +52,34 @@ const (
 	annSpent
 	annSpentBy
 	annTaken
+	annThread
 )
 
 var annotations = [...]string{
-	"stacks", "began", "ended", "object", "object_name", "mutex", "fd", "owner", "releaser", "releaser_certain", "candidates", "chance_percent", "waiter",
+	"stacks", "began", "ended", "object", "object_name", "mutex", "fd", "owner", "releaser", "releaser_certain", "woken_by", "candidates", "chance_percent", "waiter",
 	"duration_ns", "released_ns_before_end", "result", "hook", "outcome", "clipped", "delay_caused_ns", "held_ns", "count",
-	"spent_on", "spent_by", "owner_took_it_in",
+	"spent_on", "spent_by", "owner_took_it_in", "thread",
 }
 
 // A name is what a slice is called, as a number until it is interned.
 type name uint64
 
 const (
-	nameFrame   name = iota << 32 // | frames.ID
-	nameHook                      // | trace.HookID
-	nameWokenBy                   // | trace.ThreadID
-	nameOther                     // | index of otherNames
+	nameFrame     name = iota << 32 // | frames.ID
+	nameHook                        // | trace.HookID
+	nameWokenBy                     // | trace.ThreadID
+	nameCreatedBy                   // | trace.ThreadID
+	nameOther                       // | index of otherNames
 )
 
-var otherNames = [...]string{"release", "records lost", "wait", "recording"}
+var otherNames = [...]string{"release", "records lost", "wait", "recording", "creates thread"}
 
 const (
 	otherRelease name = nameOther | iota
 	otherLost
 	otherWait
 	otherAbout
+	otherCreates
 )
 
 // maxNames bounds what a sequence interns before it starts afresh: memory per live thread, and two-byte ids.
@@ -274,6 +279,8 @@ func (w *writer) text(n name) string {
 		return w.tab.Frame(frames.ID(id)).Name
 	case nameHook:
 		return frames.HookName(w.meta, trace.HookID(id))
+	case nameCreatedBy:
+		return "created by " + w.who(trace.ThreadID(id))
 	case nameWokenBy:
 		return "woken by " + w.who(trace.ThreadID(id))
 	}

@@ -5,6 +5,8 @@ package perfetto
 import (
 	"strings"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/spans"
 )
@@ -90,6 +92,9 @@ func (w *writer) describeInterval(q *sequence, iv *spans.Interval) {
 		}
 	}
 	if w.chains != nil && e.Kind == trace.KindWait {
+		if by := w.chains.Waker(e.Thread, e.Time); by != 0 {
+			w.annString(q, annWaker, w.who(by))
+		}
 		if at := w.chains.Taken(e.Thread, e.Time); at.Stack != 0 {
 			w.annString(q, annTaken, w.stack(at.Stack))
 		}
@@ -184,6 +189,35 @@ func (w *writer) arrow(q *sequence, iv *spans.Interval) error {
 	w.category(q, catLock)
 	w.out.fixed64(eventFlowTerminate, flow)
 	return w.finish(q, pkt, ev)
+}
+
+// created draws the flow from a thread to one that it created.
+func (w *writer) created(e *trace.Event) error {
+	t := w.thr[e.Thread]
+	if t == nil || t.Parent == 0 || t.Parent == t.ID {
+		return nil
+	}
+	w.flows++
+	w.list(t.Parent)
+	s := &w.main
+	for _, x := range [...]struct {
+		on   trace.ThreadID
+		name name
+		flow protowire.Number
+	}{{t.Parent, otherCreates, eventFlow}, {t.ID, nameCreatedBy | name(t.Parent), eventFlowTerminate}} {
+		pkt, ev := w.event(s, e.Time, typeInstant)
+		w.out.uint(eventTrack, threadTrack(x.on))
+		w.name(s, x.name)
+		w.category(s, catLife)
+		if x.on == t.Parent {
+			w.annString(s, annThread, w.who(t.ID))
+		}
+		w.out.fixed64(x.flow, w.flows)
+		if err := w.finish(s, pkt, ev); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Point implements [spans.Sink].

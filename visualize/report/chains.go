@@ -209,24 +209,30 @@ func (f *facts) inversionLines(o Options) []string {
 }
 
 type jsonEdge struct {
-	Kind          string     `json:"kind"`
-	Object        string     `json:"object"`
-	Address       string     `json:"address"`
-	Process       int        `json:"process"`
-	Waiter        *jsonWho   `json:"waiter"`
-	Holder        *jsonWho   `json:"holder"`
-	Releaser      *jsonWho   `json:"releaser"`
-	Certain       uint64     `json:"certain"`
-	Expected      float64    `json:"expected"`
-	Count         uint64     `json:"count"`
-	TotalNs       int64      `json:"total_ns"`
-	MaxNs         int64      `json:"max_ns"`
-	TimedOut      uint64     `json:"timed_out"`
-	Open          uint64     `json:"open"`
-	WaiterStack   []string   `json:"waiter_stack"`
-	HolderStack   []string   `json:"holder_stack"`
-	ReleaserStack []string   `json:"releaser_stack"`
-	HolderDoing   []jsonDoes `json:"holder_doing"`
+	Kind          string      `json:"kind"`
+	Object        string      `json:"object"`
+	Address       string      `json:"address"`
+	Process       int         `json:"process"`
+	Waiter        *jsonWho    `json:"waiter"`
+	Holder        *jsonWho    `json:"holder"`
+	Releaser      *jsonWho    `json:"releaser"`
+	Certain       uint64      `json:"certain"`
+	Expected      float64     `json:"expected"`
+	Count         uint64      `json:"count"`
+	TotalNs       int64       `json:"total_ns"`
+	MaxNs         int64       `json:"max_ns"`
+	TimedOut      uint64      `json:"timed_out"`
+	Open          uint64      `json:"open"`
+	WaiterStack   []string    `json:"waiter_stack"`
+	HolderStack   []string    `json:"holder_stack"`
+	ReleaserStack []string    `json:"releaser_stack"`
+	HolderDoing   []jsonDoes  `json:"holder_doing"`
+	Wakers        []jsonWakes `json:"wakers"`
+}
+
+type jsonWakes struct {
+	Thread *jsonWho `json:"thread"`
+	Count  uint64   `json:"count"`
 }
 
 type jsonDoes struct {
@@ -299,7 +305,7 @@ func (f *facts) jsonEdge(e *edge) jsonEdge {
 		Waiter: f.who(e.waiter), Holder: f.who(f.holder(e)), Releaser: f.who(e.releaser),
 		Certain: e.sure, Expected: float64(e.expected) / 1000, Count: e.count, TotalNs: e.total, MaxNs: e.max, TimedOut: e.timedOut, Open: e.open,
 		WaiterStack: f.stack(site{e.stack, e.hook}), HolderStack: []string{}, ReleaserStack: f.stack(e.release),
-		HolderDoing: []jsonDoes{},
+		HolderDoing: []jsonDoes{}, Wakers: []jsonWakes{},
 	}
 	if out.Waiter != nil {
 		out.Process = out.Waiter.PID
@@ -308,6 +314,9 @@ func (f *facts) jsonEdge(e *edge) jsonEdge {
 		out.HolderStack = f.stack(site{d.Taken.Stack, d.Taken.Hook})
 		for _, x := range d.Doing {
 			out.HolderDoing = append(out.HolderDoing, jsonDoes{f.act(x.Act, x.Func, x.Object), x.Act.String(), x.Ns})
+		}
+		for _, x := range d.Wakers {
+			out.Wakers = append(out.Wakers, jsonWakes{f.who(x.Thread), x.Count})
 		}
 	}
 	return out

@@ -128,6 +128,9 @@ type jsonThread struct {
 	ExactNs      int64  `json:"exact_ns"`
 	SampledNs    int64  `json:"sampled_ns"`
 	UnknownNs    int64  `json:"unknown_ns"`
+	// Who created it, and when, ns from the recording's start.
+	Parent  *jsonWho `json:"parent"`
+	StartNs int64    `json:"start_ns"`
 }
 
 type jsonStorage struct {
@@ -246,6 +249,7 @@ func (f *facts) writeJSON(w io.Writer, view View, o Options) error {
 			return jsonThread{
 				f.identity(t.ID), t.Thread.CPU, t.cpu, t.locked, t.waited, t.called, t.samples, t.AllocObjects, t.AllocBytes,
 				max(t.lost, t.Lost), t.cover.Exact, t.cover.Sampled, t.cover.Unknown,
+				f.who(t.Parent), max(0, int64(t.Start-f.meta.StartNs)),
 			}
 		})
 	}

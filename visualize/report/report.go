@@ -30,7 +30,8 @@
 //	locks    "edges", "chains", "deadlocks", "inversions", as below
 //	alloc    "sites":[{"function","objects","alloc_bytes","inuse_objects","inuse_bytes","stack"}]   one per stack
 //	threads  "threads":[{"thread","pid","tid","name","cpu_ns","sampled_cpu_ns","lock_ns","wait_ns","call_ns","samples",
-//	         "alloc_objects","alloc_bytes","lost","exact_ns","sampled_ns","unknown_ns"}]   cpu_ns is -1 where unknown
+//	         "alloc_objects","alloc_bytes","lost","exact_ns","sampled_ns","unknown_ns","parent":{…},"start_ns"}]   cpu_ns is -1 where
+//	         unknown; parent created it, null where that is not known; start_ns counts from the recording's start
 //	storage  "storage":{"records","record_bytes","events","event_bytes","nodes","kinds":{"cpu":1,…},"samples",
 //	         "sample_events","sample_bytes","nodes_cap","node_bytes","nodes_collected","history_bytes","history_ns"}
 //	         bytes are those before compression; samples became sample_events by merging
@@ -42,7 +43,7 @@
 //	"edges":[{"kind":"mutex","object":"cache_lock","address":"0x55…","process":4100,"waiter":{…},"holder":{…},"releaser":{…},
 //	          "certain":9,"expected":15.2,"count":18,"total_ns":1,"max_ns":1,"timed_out":0,"open":0,
 //	          "waiter_stack":["leaf",…],"holder_stack":[…],"releaser_stack":[…],
-//	          "holder_doing":[{"what":"fsync in flush","act":"call","ns":1}]}]
+//	          "holder_doing":[{"what":"fsync in flush","act":"call","ns":1}],"wakers":[{"thread":{…},"count":1}]}]
 //	"chains":[{"total_ns":1,"max_ns":1,"count":1,"lock":true,
 //	          "links":[{"thread":{…},"kind":"mutex","object":"cache_lock","address":"0x55…","function":"get","stack":[…]}],
 //	          "end":{"act":"call","what":"fsync in flush","thread":{…},"stack":[…]}}]
@@ -53,7 +54,8 @@
 // variable's name, or says where the object was first waited for; it is the same in other recordings of the program,
 // address is not. holder had the object when the wait began, releaser let go of it last before the wait ended; of
 // count waits, so many were certain to be ended by it, and so many are expected to have been, by how likely it is for each. holder_stack is where the holder took the object, where that is
-// recorded. holder_doing is what the holders did during the waits; its ns may sum up to less than total_ns only where
+// recorded. wakers are third threads that the kernel, where its account was recorded, saw
+// waking the waiter: neither holder nor releaser, since another took the object in between. holder_doing is what the holders did during the waits; its ns may sum up to less than total_ns only where
 // waits were left out, which doubt counts. The first link of a chain is the wait itself, each next one what the thread
 // that it waited for waited for in turn; act is one of running, call, runnable, off-cpu, unseen (in no recorded
 // interval and not sampled nearby), hand-over (let go already), timed-out, unknown, cycle, not-followed. Over all
