@@ -181,6 +181,7 @@ static uint32_t hb_map(const struct hb_hello *hello, int fd) {
   struct hb_wiped *w = hb_pages(sizeof *w);
   uint64_t table = (uint64_t)h->alloc_slots * 8;
   if (!w || hb_is_err(hb_sys3(HB_SYS_madvise, w, sizeof *w, HB_MADV_WIPEONFORK))) return HB_REFUSE_MMAP;
+  if (!(hb.slabs = hb_pages((h->threads_cap / HB_SLAB + 1) * sizeof *hb.slabs))) return HB_REFUSE_MMAP;
   if (h->alloc_slots >= HB_ALLOC_PROBES && (h->alloc_slots & (h->alloc_slots - 1)) == 0 &&
       (hb.alloc_table = hb_pages(table)) != NULL) {
     hb_sys3(HB_SYS_madvise, hb.alloc_table, table, HB_MADV_WIPEONFORK);

@@ -22,7 +22,8 @@ struct hb_frame {
 struct hb_local; /* private memory of a recorded thread: unwind/delta.h */
 
 enum { HB_TLS_DEAD = 1, /* the thread has said goodbye: what still runs on it passes through */
-       HB_TLS_UNSLOTTED = 2 /* no slot was free: passes through, counted once */ };
+       HB_TLS_UNSLOTTED = 2, /* no slot was free: passes through, counted once */
+       HB_TLS_FRESH = 4 /* its private memory has never been touched */ };
 
 /* Initial-exec thread-local state: zero on a new thread, copied on fork. At most 256 bytes, since an agent
  * that is loaded late finds little static TLS left. */
@@ -109,6 +110,15 @@ struct hb_pair { /* of sockets */
   _Atomic uint64_t ino[2];
 };
 
+/* Private memory of HB_SLAB threads with neighbouring slots (agent/local.h). */
+#define HB_SLAB 16u
+#define HB_SLAB_BUSY 0x80000000u
+struct hb_slab {
+  _Atomic(struct hb_local *) base; /* NULL until one of them joins */
+  _Atomic uint32_t users;          /* or HB_SLAB_BUSY: its pages are being given back */
+  _Atomic uint32_t used;           /* a bit each: its pages may have been written */
+};
+
 struct hb_wiped {
   _Atomic uint32_t alive; /* 1 in the process that attached or claimed; 0 in a fork child that has not yet */
   uint32_t pad[15];
@@ -165,10 +175,11 @@ struct hb_process {
   int (*lock_fast)(void *);   /* the real pthread_mutex_lock once the layout was recognised, else NULL */
   uint32_t mutex_peek;        /* 1: glibc's mutex layout was recognised by the start-up check */
   uint32_t is_glibc;
-  _Atomic uint32_t slot_hint;
+  _Atomic uint32_t slot_hint; /* where to begin to look for a free slot */
+  _Atomic uint32_t claims;
   struct hb_sigaction app_action; /* what the target believes to have installed for our signal */
   _Atomic uint32_t app_action_set;
-  _Atomic(struct hb_local *) spare[64]; /* private memory of threads that have gone */
+  struct hb_slab *slabs;
   _Atomic uint64_t resolved;  /* 1: hb_real is filled */
 };
 

@@ -7,30 +7,10 @@
 #define HB_THREAD_H
 
 #include "agent/emit.h"
+#include "agent/local.h"
 #include "syscallproxy/proxy.h"
 
 static void hb_signal_install(void);
-
-/* ---- private memory of threads ---- */
-
-static struct hb_local *hb_local_take(void) {
-  for (int i = 0; i < 64; i++) {
-    struct hb_local *l = hb_load_relaxed(&hb.spare[i]);
-    if (l && hb_cas_seq(&hb.spare[i], &l, NULL)) {
-      return l;
-    }
-  }
-  return hb_pages(sizeof(struct hb_local));
-}
-
-static void hb_local_give(struct hb_local *l) {
-  for (int i = 0; i < 64; i++) {
-    struct hb_local *none = NULL;
-    if (!hb_load_relaxed(&hb.spare[i]) && hb_cas_seq(&hb.spare[i], &none, l)) return;
-  }
-  if (l->holds) hb_sys2(HB_SYS_munmap, l->holds, sizeof *l->holds);
-  hb_sys2(HB_SYS_munmap, l, sizeof *l);
-}
 
 /* ---- stack bounds ---- */
 
@@ -79,16 +59,18 @@ done:
 
 /* ---- slots ---- */
 
-/* Claim a free thread slot: lowest first, so that the sampler's scan stays short. NULL: none. hook path */
+/* Claim a free thread slot: a low one, so that the sampler's scan stays short, without going through all that are taken
+ * each time: from the lowest that this process knows of, and now and then from the first. NULL: none. hook path */
 static struct hb_thread *hb_slot_claim(void) {
   uint32_t high = hb_load_relaxed(&hb.header->threads_high), hint = hb_load_relaxed(&hb.slot_hint);
   if (high > hb.threads_cap) high = hb.threads_cap;
-  for (uint32_t k = 0; k <= hb.threads_cap; k++) {
-    uint32_t i = k == 0 ? hint : k - 1, free_ = 0;
-    if (i >= hb.threads_cap) continue;
+  if (hint >= hb.threads_cap || hb_add_relaxed(&hb.claims, 1u) % 64 == 63) hint = 0;
+  for (uint32_t k = 0; k < hb.threads_cap; k++) {
+    uint32_t i = hint + k < hb.threads_cap ? hint + k : hint + k - hb.threads_cap, free_ = 0;
     struct hb_thread *s = &hb.threads[i];
     if (hb_load_relaxed(&s->uid) != 0 || !hb_cas_seq(&s->uid, &free_, HB_UID_CLAIMING)) continue;
     while (high <= i && !hb_cas_seq(&hb.header->threads_high, &high, i + 1)) {}
+    hb_store_relaxed(&hb.slot_hint, i + 1);
     return s;
   }
   hb_add_relaxed(&hb.header->threads_unslotted, (uint64_t)1);
@@ -105,22 +87,22 @@ struct hb_birth { /* what the creator of a thread knew */
 static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_birth *birth) {
   uintptr_t sp = (uintptr_t)__builtin_frame_address(0), tp = hb_thread_pointer();
   uint32_t tid = (uint32_t)hb_sys1(HB_SYS_gettid, 0), is_main = tid == hb.slot->pid;
-  struct hb_local *l = t->local ? t->local : hb_local_take();
-  struct hb_thread *s = l ? hb_slot_claim() : NULL;
-  if (!s) {
+  struct hb_thread *s = hb_slot_claim();
+  int fresh = 0;
+  struct hb_local *l = s ? hb_local_take((uint32_t)(s - hb.threads), &fresh) : NULL;
+  if (!l) {
     t->flags |= HB_TLS_UNSLOTTED;
     t->alloc_left = UINT64_MAX / 2; /* not again for every allocation */
     t->alloc_given = t->alloc_left;
-    if (!l) hb_store_relaxed(&hb.slot->disabled, (uint32_t)HB_OFF_NO_MEMORY);
+    if (s) {
+      hb_store_relaxed(&hb.slot->disabled, (uint32_t)HB_OFF_NO_MEMORY);
+      hb_store_release(&s->uid, 0u);
+    }
     return 0;
-  }
-  if (l->last.depth) l->last.depth = 0; /* fresh pages stay untouched until there is a stack to keep */
-  if (l->holds) { /* of another thread, or of a parent process */
-    for (int i = 0; i < HB_HELD; i++) l->holds->e[i].object = 0;
-    l->holds->last.depth = 0;
   }
   uint32_t flags = (is_main ? HB_THREADF_MAIN : 0u) | (birth || is_main ? 0u : HB_THREADF_LAZY);
   t->local = l;
+  t->flags = fresh ? t->flags | HB_TLS_FRESH : t->flags & ~(uint32_t)HB_TLS_FRESH;
   if (birth && birth->stack_bytes && sp < tp && tp - sp < birth->stack_bytes) {
     t->stack_hi = tp;
     t->stack_lo = tp - birth->stack_bytes + 4096;
@@ -206,7 +188,7 @@ static HB_NOINLINE void hb_thread_leave(struct hb_tls *t, int process_too) {
   if (!s || !hb_load_relaxed(&hb.on) || !hb_load_relaxed(&hb.wiped->alive)) return;
   if ((uint32_t)hb_sys1(HB_SYS_gettid, 0) != s->tid) return;
   struct hb_block b = {0, 0, 0};
-  uint32_t x = t->rest;
+  uint32_t x = t->rest, slot = (uint32_t)(s - hb.threads);
   if (!hb_cas_seq(&s->state, &x, (uint32_t)HB_EXITED)) {
     if (x == HB_BLOCKED) hb_store_release(&s->state, (uint32_t)HB_EXITED); /* leaving from inside a handler or a cancelled call */
     else hb_block_slow(t, s, 0, HB_EXITED, &b, HB_FRAME);
@@ -240,8 +222,8 @@ static HB_NOINLINE void hb_thread_leave(struct hb_tls *t, int process_too) {
   hb_compiler_barrier();
   struct hb_local *l = t->local;
   t->local = NULL;
-  if (l) hb_local_give(l);
-  hb_store_relaxed(&hb.slot_hint, (uint32_t)(s - hb.threads));
+  if (l) hb_local_give(slot, l, !(t->flags & HB_TLS_FRESH));
+  if (slot < hb_load_relaxed(&hb.slot_hint)) hb_store_relaxed(&hb.slot_hint, slot);
   hb_store_release(&s->uid, 0u);
 }
 
@@ -314,7 +296,8 @@ static HB_NOINLINE void hb_after_fork(struct hb_tls *t) {
   t->busy = 0;
   t->outer_sp = 0;
   t->proxy_depth = 0;
-  for (int i = 0; i < 64; i++) hb_store_relaxed(&hb.spare[i], NULL); /* copies; leaving them costs the child nothing */
+  t->local = NULL;
+  hb_local_forked();
   if (!hb_proc_claim(parent, 0, flags | HB_PROCF_FORKED)) {
     hb_store_relaxed(&hb.on, 0u);
     return;

@@ -10,6 +10,7 @@ var sources = []string{
 	"agent/attach.h",
 	"agent/elf.h",
 	"agent/emit.h",
+	"agent/local.h",
 	"agent/os.h",
 	"agent/real.h",
 	"agent/state.h",
@@ -46,10 +47,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "6b4733f5a581e81009ac7b0c27a8755da52b17ab1b8425149e077993c7f43b09"
+const sourcesSHA256 = "a5daf178dd6aca276e15bd4751d4b1247bb6040615f14a2c2b106b6daee5d8d5"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "42b3157538e583beabeae36bc40b69122639c676720a49573ddd48e24b6bec5e",
+	"agent/hbagent_linux_amd64.so": "6ece2ff78bcaa6cbf7d9a16dd22dbe125a59e7856d814c3f15d7326eae84a9a1",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -520,11 +520,15 @@ func TestRecorderIsKilled(t *testing.T) {
 	if len(samplers) != 1 {
 		t.Fatalf("samplers: %v", samplers)
 	}
+	eventually(t, "its copy, which does the work", func() bool { return len(children(samplers[0], sampler.Command)) == 1 })
+	samplers = append(samplers, children(samplers[0], sampler.Command)...)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	cmd.Wait()
-	eventually(t, "the sampler's end", func() bool { return syscall.Kill(samplers[0], 0) != nil })
+	for _, pid := range samplers {
+		eventually(t, "the sampler's end", func() bool { return syscall.Kill(pid, 0) != nil })
+	}
 	if _, err := os.Stat(filepath.Join(dir, "done")); err == nil {
 		t.Fatal("the command had ended before: the test shows nothing")
 	}

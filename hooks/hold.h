@@ -38,9 +38,24 @@ static int hb_cooled(uint64_t object) {
   return 1;
 }
 
+HB_INLINE struct hb_holds *hb_holds_of(const struct hb_tls *t) { return t->flags & HB_TLS_FRESH ? NULL : t->local->holds; }
+
+/* The thread takes its first hot lock. NULL: it is in the agent's own section. hook path */
+static HB_NOINLINE struct hb_holds *hb_holds_make(struct hb_tls *t) {
+  struct hb_local *l = t->local;
+  if (!hb_begin(t)) return NULL;
+  if (t->flags & HB_TLS_FRESH) hb_local_touch(t, l);
+  struct hb_holds *h = &l->held;
+  volatile uint64_t *pages[] = {&h->e[0].object, &h->last.generation, &h->last.read[0].at}; /* as there */
+  for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) *pages[i] = 0;
+  l->holds = h;
+  hb_end(t);
+  return h;
+}
+
 /* The thread's entry for a lock that it holds; NULL: it was not seen to take it. hook path */
 static struct hb_hold *hb_hold_of(struct hb_tls *t, uint64_t object) {
-  struct hb_holds *h = t->local ? t->local->holds : NULL;
+  struct hb_holds *h = t->local ? hb_holds_of(t) : NULL;
   if (!h) return NULL;
   uint64_t since = hb_load_relaxed(&hb.wiped->locks[hb_bucket(object)].hot_since);
   for (int i = 0; i < HB_HELD; i++)
@@ -54,8 +69,8 @@ static struct hb_hold *hb_hold_of(struct hb_tls *t, uint64_t object) {
 /* About to take a hot lock: keep the stack. NULL: none is kept. hook path */
 static HB_NOINLINE struct hb_hold *hb_hold_begin(struct hb_tls *t, uint32_t hook, uint64_t object, const void *frame) {
   if (!hb_thread_ready(t) || !(hb.features & HB_FEATURE_LOCK) || hb_cooled(object) || t->busy) return NULL;
-  struct hb_holds *h = t->local->holds;
-  if (!h && !(h = t->local->holds = hb_pages(sizeof *h))) return NULL;
+  struct hb_holds *h = hb_holds_of(t);
+  if (!h && !(h = hb_holds_make(t))) return NULL;
   uint64_t tick = hb_load_relaxed(&hb.header->tick);
   if (tick != h->tick) h->tick = tick, h->credit = HB_HOLD_PER_TICK;
   struct hb_hold *e = NULL, *free_ = NULL;

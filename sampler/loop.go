@@ -38,6 +38,7 @@ type loop struct {
 	signalBit  uint64
 	sampling   bool // FeatureCPU: without it only ticks are published
 
+	parent    uint32 // pid of the process that waits for this one, and dies with the collector
 	chance    uint64 // chanceOf
 	saysWchan bool   // this kernel tells what a sleeping thread waits in
 
@@ -117,7 +118,7 @@ func (l *loop) phase() int64 {
 
 func (l *loop) parentLives() bool {
 	ppid, _, _ := syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
-	return uint32(ppid) == l.ctl.head.parentPID
+	return uint32(ppid) == l.parent
 }
 
 // lookAtAll looks at the threads that may be running. Most sleep in calls most of the time: that takes one load to see.

@@ -1,4 +1,5 @@
-// The sampler process: its start-up. It allocates what it needs here, once, and nothing after.
+// The sampler process: its start-up. It allocates what it needs here, once, and nothing after: the loop runs in a copy
+// that could not (alone.go).
 package sampler
 
 import (
@@ -6,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"unsafe"
@@ -33,6 +33,9 @@ func Main(args []string) int {
 	if err != nil {
 		return 2
 	}
+	if uint32(unix.Getppid()) != ctl.head.parentPID {
+		return 0 // gone already
+	}
 	seg, err := segment.Map(segFD)
 	if err != nil {
 		ctl.head.fail(err)
@@ -47,11 +50,13 @@ func Main(args []string) int {
 	signal.Ignore(unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGTERM, unix.SIGTSTP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE)
 	raiseFileLimit()
 	debug.SetGCPercent(-1)
-	runtime.LockOSThread()
-	ctl.head.mode.Store(uint32(prefer()))
-	ctl.head.ready.Store(1)
-	l.run()
-	return 0
+	return alone(func(parent int) {
+		l.parent = uint32(parent)
+		l.info.pid = int32(unix.Getpid())
+		ctl.head.mode.Store(uint32(prefer()))
+		ctl.head.ready.Store(1)
+		l.run()
+	})
 }
 
 func newLoop(seg *segment.Segment, ctl *control) (*loop, error) {
@@ -79,7 +84,7 @@ func newLoop(seg *segment.Segment, ctl *control) (*loop, error) {
 	}
 	l.chance = chanceOf(uint64(l.tickNs), l.intervalNs)
 	l.saysWchan = saysWchan()
-	l.info = sigInfo{signo: int32(c.Signal), code: siQueue, pid: int32(unix.Getpid()), uid: uint32(unix.Getuid())}
+	l.info = sigInfo{signo: int32(c.Signal), code: siQueue, uid: uint32(unix.Getuid())}
 	l.signalBit = 1 << (c.Signal - 1)
 	for i := range l.procs { // what a sampler that died while it sent has left
 		seg.Proc(i).Gate.And(^uint32(segment.GateSending))

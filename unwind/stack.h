@@ -8,23 +8,6 @@
 
 static struct hb_tables hb_tables; /* the session's region, mapped at attach; base NULL: there is none */
 
-/* A recorded thread's: its last stack, scratch space for a walk, the unwind rules that it met last. Each array begins with a
- * page, so that a stack of usual depth touches one of each, and of the rules two: 24 KiB. */
-struct hb_holds;
-struct hb_local {
-  struct hb_memory last;
-  uint64_t pad[8];
-  struct hb_taken scratch;
-  struct hb_holds *holds; /* NULL until it takes a hot lock */
-  uint64_t pad2;
-  struct hb_rules rules;
-};
-_Static_assert(sizeof(struct hb_local) <= 32 << 10, "the agent's memory per sampled thread");
-_Static_assert(!(offsetof(struct hb_local, last.read) & 4095) && !(offsetof(struct hb_local, scratch.f) & 4095) &&
-                   !(offsetof(struct hb_local, scratch.read) & 4095) && !(offsetof(struct hb_local, rules.word) & 4095),
-               "arrays begin with pages");
-_Static_assert(sizeof(struct hb_frame) == sizeof(struct hb_kept), "scratch serves walks with and without memory");
-
 /* Where a thread took the hot locks that it holds (hooks/hold.h). */
 #define HB_HELD 4
 #define HB_HOLD_FRAMES 90 /* with few frames, two pages are touched */
@@ -43,6 +26,23 @@ struct hb_holds {
   struct hb_memory last; /* of them: hb_local's is the one that was sent last, maybe from quite another place */
 };
 _Static_assert(sizeof(struct hb_holds) <= 16 << 10, "the agent's memory per thread that takes hot locks");
+
+/* A recorded thread's: its last stack, scratch space for a walk, the unwind rules that it met last. Each array begins with a
+ * page, so that a stack of usual depth touches one of each, and of the rules two: 24 KiB. */
+struct hb_local {
+  struct hb_memory last;
+  uint64_t pad[8];
+  struct hb_taken scratch;
+  struct hb_holds *holds; /* NULL until it takes a hot lock: then &held */
+  uint64_t pad2;
+  struct hb_rules rules;
+  _Alignas(4096) struct hb_holds held; /* untouched until then */
+};
+_Static_assert(offsetof(struct hb_local, held) <= 32 << 10, "the agent's memory per sampled thread");
+_Static_assert(!(offsetof(struct hb_local, last.read) & 4095) && !(offsetof(struct hb_local, scratch.f) & 4095) &&
+                   !(offsetof(struct hb_local, scratch.read) & 4095) && !(offsetof(struct hb_local, rules.word) & 4095),
+               "arrays begin with pages");
+_Static_assert(sizeof(struct hb_frame) == sizeof(struct hb_kept), "scratch serves walks with and without memory");
 
 /* A stack as it was taken: v.n frames in scratch, leaf first, standing on v.joined frames of the last one. */
 struct hb_stack_taken {
@@ -70,10 +70,20 @@ static struct hb_range hb_stack_alternate(void) {
   return (struct hb_range){s.lo, s.lo + s.bytes};
 }
 
+/* Memory that is read before it is written is mapped twice, the second time with an interrupt of every processor that runs the
+ * program: so the pages that a first stack touches are written first. signal-safe, under t->busy */
+static HB_NOINLINE void hb_local_touch(struct hb_tls *t, struct hb_local *l) {
+  volatile uint64_t *pages[] = {&l->last.generation, &l->last.read[0].at, &l->scratch.f[0].pc, &l->scratch.read[0].at, &l->pad2,
+                                (uint64_t *)&l->rules.word[0], (uint64_t *)&l->rules.word[HB_RULE_WORDS / 2]};
+  for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) *pages[i] = 0;
+  t->flags &= ~(uint32_t)HB_TLS_FRESH;
+}
+
 /* From the cursor x->c on, joining the stack that m remembers. signal-safe, under t->busy */
 static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x, struct hb_memory *m) {
   struct hb_local *l = t->local;
   struct hb_cursor *c = &x->c;
+  if (HB_UNLIKELY(t->flags & HB_TLS_FRESH)) hb_local_touch(t, l);
   const struct hb_modules *list = hb_modules_adopt(&hb_tables, hb.slot_index, hb.uid);
   x->w = (struct hb_walked){0, 0, 0};
   x->v = (struct hb_verified){0, 0, 0, HB_WALK_ON};

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,18 +20,36 @@ import (
 	"github.com/hbtrace/hbtrace/tracefile"
 )
 
-// samplerOf waits for the sampler of a session.
-func (s *session) samplerOf(t *testing.T) int {
+// samplersOf waits for a session's sampler: the process that the recorder waits for, and the copy of it that does the work.
+func (s *session) samplersOf(t *testing.T) (waits, works int) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		var pids []int
 		for _, pid := range s.Descendants() {
 			if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && bytes.HasPrefix(line, []byte("hbtrace\x00__sampler\x00")) {
-				return pid
+				pids = append(pids, pid)
+			}
+		}
+		for _, pid := range pids {
+			if i := slices.Index(pids, parentOf(pid)); i >= 0 {
+				return pids[i], pid
 			}
 		}
 	}
 	t.Fatal("no sampler")
-	return 0
+	return 0, 0
+}
+
+func (s *session) samplerOf(t *testing.T) int {
+	t.Helper()
+	_, works := s.samplersOf(t)
+	return works
+}
+
+func parentOf(pid int) (ppid int) {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fmt.Sscanf(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " %c %d", new(rune), &ppid)
+	return ppid
 }
 
 // TestKilledAtAnyMoment kills the target, the sampler or the recorder some time between their start and their end.
@@ -48,7 +67,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			case "target":
 				pid = s.target(t, "demo")
 			case "sampler":
-				pid = s.samplerOf(t)
+				waits, works := s.samplersOf(t)
+				pid = []int{waits, works}[i/3%2]
 			case "recorder":
 				s.target(t, "demo")
 				pid = s.PID()
