@@ -236,6 +236,7 @@ type Analyser struct {
 	names   map[trace.ThreadID]string
 	procOf  map[trace.ThreadID]trace.ProcID
 	places  places
+	used    map[Object]*uses
 }
 
 // New makes an Analyser of src, whose frames tab names.
@@ -244,7 +245,7 @@ func New(src trace.Source, tab *frames.Table, o Options) *Analyser {
 	a := &Analyser{
 		o: o, src: src, tab: tab, locking: weigh.NewLocking(src.Meta(), tab),
 		res:   &Result{Edges: map[EdgeKey]*Edge{}, names: map[Object]string{}, ends: map[waitID]end{}},
-		holds: map[Object]*holds{}, names: map[trace.ThreadID]string{}, procOf: map[trace.ThreadID]trace.ProcID{},
+		holds: map[Object]*holds{}, names: map[trace.ThreadID]string{}, procOf: map[trace.ThreadID]trace.ProcID{}, used: map[Object]*uses{},
 	}
 	a.places.init(src.Meta(), tab)
 	threads := src.Threads()
@@ -267,6 +268,7 @@ func Analyse(src trace.Source, tab *frames.Table, o Options) (*Result, error) {
 // Finish looks at every wait.
 func (a *Analyser) Finish() *Result {
 	a.line.sort()
+	a.nameObjects()
 	a.findHolds()
 	w := newWalker(a)
 	w.all()
@@ -296,6 +298,6 @@ func (r *Result) Waker(thread trace.ThreadID, at trace.Ns) trace.ThreadID {
 	return r.ends[waitID{thread, at}].waker
 }
 
-// Name is what an object is called: its variable, or where it was first waited for. The same lock has the same name
+// Name is what an object is called: its variable, or where it is mostly used. The same lock has the same name
 // in every recording of a program, as far as that can be.
 func (r *Result) Name(o Object) string { return r.names[o] }

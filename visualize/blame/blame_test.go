@@ -191,7 +191,7 @@ func TestEdgeOfHolder(t *testing.T) {
 	if what, by := r.ChainEnd(w.c, 20*ms); what != "fsync in store" || by != w.b {
 		t.Errorf("chain end %q by %d", what, by)
 	}
-	if n := r.Name(Object{1, 0x10}); n != "mutex of take_for_long" {
+	if n := r.Name(Object{1, 0x10}); n != "mutex of get" {
 		t.Errorf("named %q", n)
 	}
 }

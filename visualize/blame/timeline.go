@@ -8,8 +8,6 @@ import (
 	"slices"
 
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/names"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // interval is a wait or a call.
@@ -81,8 +79,8 @@ func (a *Analyser) Add(e *trace.Event) {
 			owner: e.Owner, releaser: e.Releaser, stack: e.Stack, hook: e.Hook, flags: e.Flags, wait: e.Kind == trace.KindWait,
 		}
 		iv.lock = iv.wait && a.locking.Wait(e.Hook, e.Stack)
-		if iv.wait {
-			a.name(e)
+		if iv.wait || a.signals(e.Hook) {
+			a.use(e, a.kind(e.Hook))
 		} else if iv.releaser != 0 {
 			a.res.names[Object{a.procOf[e.Thread], e.Object}] = fmt.Sprintf("descriptor %d", e.Object)
 		}
@@ -98,6 +96,7 @@ func (a *Analyser) Add(e *trace.Event) {
 		l.released[releaseKey{e.Thread, e.Time}] = int32(len(l.releases))
 		l.releases = append(l.releases, letGo{e.Time, e.Release, e.Object, e.Thread, Site{e.Stack, e.Hook}})
 	case trace.KindHold:
+		a.use(e, "")
 		if len(l.holds) >= a.o.MaxIntervals {
 			a.res.IntervalsLeft++
 			return
@@ -134,19 +133,6 @@ func (a *Analyser) Add(e *trace.Event) {
 		}
 		l.samples = append(l.samples, sample{e.Start, e.Time, e.Thread, e.Stack})
 	}
-}
-
-// name gives an object its name at the first wait for it.
-func (a *Analyser) name(e *trace.Event) {
-	o := Object{a.procOf[e.Thread], e.Object}
-	if _, ok := a.res.names[o]; ok {
-		return
-	}
-	n := a.tab.Variable(e.Object)
-	if n == "" {
-		n = weigh.ObjectKind(a.src.Meta().Hooks[e.Hook]) + " of " + names.Bare(a.places.text(a.places.of(Site{e.Stack, e.Hook})))
-	}
-	a.res.names[o] = n
 }
 
 // release finds where a wait's releaser let go.

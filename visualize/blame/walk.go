@@ -154,7 +154,7 @@ func (w *walker) waited(parent int32, iv *interval, from, to trace.Ns, depth int
 	o := Object{w.a.procOf[iv.thread], iv.object}
 	site := Site{iv.stack, iv.hook}
 	kind := "channel" // a call that waited for what another thread wrote
-	if iv.wait {
+	if iv.wait || w.a.signals(iv.hook) {
 		kind = w.kind(iv.hook)
 	}
 	n := w.link(parent, nodeKey{act: Waiting, who: w.a.names[iv.thread], place: w.a.places.of(site), object: o, kind: kind}, iv.thread, site)

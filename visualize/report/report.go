@@ -51,7 +51,7 @@
 //	"inversions":[{"orders":[{"outer","outer_address","inner","inner_address","thread":{…},"count","function","stack"}]}]
 //
 // An edge is all waits of one thread at one place for one object that the same threads held and let go. object is a
-// variable's name, or says where the object was first waited for; it is the same in other recordings of the program,
+// variable's name, or says where the object is mostly used; it is the same in other recordings of the program,
 // address is not. holder had the object when the wait began, releaser let go of it last before the wait ended; of
 // count waits, so many were certain to be ended by it, and so many are expected to have been, by how likely it is for each. holder_stack is where the holder took the object, where that is
 // recorded. wakers are third threads that the kernel, where its account was recorded, saw
