@@ -26,6 +26,7 @@
 package blame
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/hbtrace/hbtrace/trace"
@@ -256,14 +257,30 @@ func New(src trace.Source, tab *frames.Table, o Options) *Analyser {
 	return a
 }
 
-// Analyse is New, Add for all events, and Finish.
+// Analyse is New, Add for the events that matter, and Finish. When there is room for no more intervals, what happens later
+// is of no use to those that there are, but for releases by threads that held a lock then: reading ends releasesMatter
+// behind the last one, so that counts of what was left out are those of what was read.
 func Analyse(src trace.Source, tab *frames.Table, o Options) (*Result, error) {
 	a := New(src, tab, o)
-	if err := src.Events(func(e *trace.Event) error { a.Add(e); return nil }); err != nil {
+	full, last := errors.New("full"), trace.Ns(0)
+	err := src.Events(func(e *trace.Event) error {
+		a.Add(e)
+		switch {
+		case len(a.line.intervals) < a.o.MaxIntervals:
+			last = max(last, e.Time)
+		case e.Time > last+releasesMatter:
+			return full
+		}
+		return nil
+	})
+	if err != nil && err != full {
 		return nil, fmt.Errorf("reading the recording's events: %w", err)
 	}
 	return a.Finish(), nil
 }
+
+// releasesMatter is longer than locks are held.
+const releasesMatter = trace.Ns(10e9)
 
 // Finish looks at every wait.
 func (a *Analyser) Finish() *Result {

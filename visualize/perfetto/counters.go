@@ -60,10 +60,11 @@ type address struct {
 type counters struct {
 	start, end trace.Ns
 	procOf     map[trace.ThreadID]trace.ProcID
+	recent     [256]counted // by thread: maps are slow for every event
 	lockWait   map[trace.HookID]bool
 	procs      map[trace.ProcID]*series
 	threads    map[trace.ThreadID]*series // of the busiest alone
-	lastCPU    map[trace.ThreadID]trace.Ns
+	lastCPU    map[trace.ThreadID]*trace.Ns
 	live       map[address]float64 // sampled allocations: the bytes that each stands for
 }
 
@@ -72,7 +73,7 @@ func newCounters(src trace.Source) *counters {
 	c := &counters{
 		start:  max(m.StartNs, 0),
 		procOf: map[trace.ThreadID]trace.ProcID{}, procs: map[trace.ProcID]*series{}, threads: map[trace.ThreadID]*series{},
-		lastCPU: map[trace.ThreadID]trace.Ns{}, lockWait: map[trace.HookID]bool{}, live: map[address]float64{},
+		lastCPU: map[trace.ThreadID]*trace.Ns{}, lockWait: map[trace.HookID]bool{}, live: map[address]float64{},
 	}
 	c.end = min(max(m.EndNs, c.start+1), c.start+maxNs)
 	ts := slices.Clone(src.Threads())
@@ -96,24 +97,42 @@ func (c *counters) newSeries(buckets trace.Ns) *series {
 	return &series{bucketNs: max((c.end-c.start+buckets-1)/buckets, minBucketNs)}
 }
 
-// each calls f for what a thread's events count for: its process, and itself.
-func (c *counters) each(th trace.ThreadID, k counterKind, f func(*series)) {
+// counted is what a thread's events count for.
+type counted struct {
+	thread  trace.ThreadID
+	proc    *series   // nil: its process is not known
+	own     *series   // nil: it is not among the busiest
+	lastCPU *trace.Ns // nil: nothing was asked for yet
+}
+
+func (c *counters) counted(th trace.ThreadID) *counted {
+	r := &c.recent[th%256]
+	if r.lastCPU != nil && r.thread == th {
+		return r
+	}
+	*r = counted{thread: th, own: c.threads[th], lastCPU: c.lastCPU[th]}
+	if r.lastCPU == nil {
+		r.lastCPU = new(trace.Ns)
+		c.lastCPU[th] = r.lastCPU
+	}
 	if p := c.procOf[th]; p != 0 {
-		s := c.procs[p]
-		if s == nil {
-			s = c.newSeries(maxBuckets)
-			c.procs[p] = s
+		r.proc = c.procs[p]
+		if r.proc == nil {
+			r.proc = c.newSeries(maxBuckets)
+			c.procs[p] = r.proc
 		}
-		f(s)
 	}
-	if s := c.threads[th]; s != nil && perThread[k] {
-		f(s)
-	}
+	return r
 }
 
 // count adds v evenly over [lo, hi] to a thread's counter and its process's.
-func (c *counters) count(th trace.ThreadID, k counterKind, lo, hi trace.Ns, v float64) {
-	c.each(th, k, func(s *series) { c.spread(s, k, lo, hi, v) })
+func (c *counters) count(t *counted, k counterKind, lo, hi trace.Ns, v float64) {
+	if t.proc != nil {
+		c.spread(t.proc, k, lo, hi, v)
+	}
+	if t.own != nil && perThread[k] {
+		c.spread(t.own, k, lo, hi, v)
+	}
 }
 
 // of is a kind's buckets.
@@ -152,30 +171,32 @@ func (c *counters) spread(x *series, k counterKind, lo, hi trace.Ns, v float64) 
 
 // inUse notes that a process's sampled memory has grown by so many bytes.
 func (c *counters) inUse(th trace.ThreadID, at trace.Ns, by float64) {
-	c.each(th, counterLive, func(x *series) {
+	if x := c.counted(th).proc; x != nil {
 		s := x.of(c, counterLive)
 		x.live = max(x.live+by, 0)
 		s[min(max(int((at-c.start)/x.bucketNs), 0), len(s)-1)] = x.live
-	})
+	}
 }
 
 func (c *counters) add(e *trace.Event) {
 	switch e.Kind {
 	case trace.KindCPU, trace.KindThreadExit:
 		// A sample's CPU time was used up before it, since the one before at the earliest.
+		t := c.counted(e.Thread)
 		if e.CPU > 0 {
 			lo := min(e.Start-trace.Ns(e.CPU/int64(max(e.Count, 1))), e.Time-trace.Ns(e.CPU))
 			if e.Kind == trace.KindThreadExit {
 				lo = e.Time - trace.Ns(e.CPU)
 			}
-			c.count(e.Thread, counterCPU, max(lo, c.lastCPU[e.Thread]), e.Time, float64(e.CPU))
+			c.count(t, counterCPU, max(lo, *t.lastCPU), e.Time, float64(e.CPU))
 		}
-		c.lastCPU[e.Thread] = e.Time
+		*t.lastCPU = e.Time
 		if e.Kind == trace.KindThreadExit {
 			delete(c.lastCPU, e.Thread)
+			*t = counted{}
 		}
 	case trace.KindAlloc:
-		c.count(e.Thread, counterAlloc, e.Time, e.Time, float64(e.Weight))
+		c.count(c.counted(e.Thread), counterAlloc, e.Time, e.Time, float64(e.Weight))
 		if at := (address{c.procOf[e.Thread], e.Object}); len(c.live) < maxLive || c.live[at] != 0 {
 			c.inUse(e.Thread, e.Time, float64(e.Weight)-c.live[at]) // a free that was lost leaves its address behind
 			c.live[at] = float64(e.Weight)
@@ -188,7 +209,7 @@ func (c *counters) add(e *trace.Event) {
 		}
 	case trace.KindWait:
 		if c.lockWait[e.Hook] {
-			c.count(e.Thread, counterWait, e.Start, e.Time, float64(e.Time-e.Start))
+			c.count(c.counted(e.Thread), counterWait, e.Start, e.Time, float64(e.Time-e.Start))
 		}
 	case trace.KindOff:
 		could := e.Release // when it could run again
@@ -196,10 +217,10 @@ func (c *counters) add(e *trace.Event) {
 			could = e.Start
 		}
 		if could != 0 && could < e.Time {
-			c.count(e.Thread, counterReady, could, e.Time, float64(e.Time-could))
+			c.count(c.counted(e.Thread), counterReady, could, e.Time, float64(e.Time-could))
 		}
 	case trace.KindLost:
-		c.count(e.Thread, counterLost, e.Time, e.Time, float64(e.Count))
+		c.count(c.counted(e.Thread), counterLost, e.Time, e.Time, float64(e.Count))
 	}
 }
 

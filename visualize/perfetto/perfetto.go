@@ -61,6 +61,8 @@ type writer struct {
 	seqs     map[trace.ThreadID]*sequence
 	recent   [256]recentSequence // of seqs, by thread: a map is slow for every span
 	rel      map[trace.ThreadID]*releases
+	whos     map[trace.ThreadID]string
+	hooks    map[trace.HookID]*hook
 	chains   *blame.Result // nil: not asked
 	flows    uint64
 	main     sequence // what is out of a thread's order
@@ -73,6 +75,7 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 	x := &writer{
 		o: o, src: src, meta: src.Meta(), tab: frames.New(src),
 		procs: map[trace.ProcID]*trace.Process{}, thr: map[trace.ThreadID]*trace.Thread{},
+		whos: map[trace.ThreadID]string{}, hooks: map[trace.HookID]*hook{},
 		unlisted: map[trace.ThreadID]bool{}, seqs: map[trace.ThreadID]*sequence{}, rel: map[trace.ThreadID]*releases{},
 	}
 	ps, ts := src.Processes(), src.Threads()
@@ -100,6 +103,8 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 			c.add(e)
 		}
 		cpus.add(e)
+		return nil
+	}, func(e *trace.Event) error {
 		if e.Kind == trace.KindThreadStart {
 			if err := x.created(e); err != nil {
 				return err
@@ -156,7 +161,7 @@ func (w *writer) flush(last bool) error {
 // preamble relates the clocks and starts the sequence of what is no thread's.
 func (w *writer) preamble() {
 	p := &w.out
-	w.main = sequence{id: mainSequence, absolute: true, names: map[name]uint32{}}
+	w.main = sequence{id: mainSequence, absolute: true}
 	pkt := p.open(tracePacket)
 	p.uint(packetSequenceID, mainSequence)
 	p.uint(packetSequenceFlags, sequenceStateCleared)
@@ -258,11 +263,31 @@ func processLabel(p *trace.Process) string {
 
 // who names a thread in annotations.
 func (w *writer) who(id trace.ThreadID) string {
-	t := w.thr[id]
-	if t == nil {
-		return fmt.Sprintf("thread #%d", id)
+	text, ok := w.whos[id]
+	if !ok {
+		if t := w.thr[id]; t == nil {
+			text = fmt.Sprintf("thread #%d", id)
+		} else {
+			text = strings.TrimSpace(fmt.Sprintf("%s %d", frames.Valid(t.Name), t.TID))
+		}
+		w.whos[id] = text
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s %d", frames.Valid(t.Name), t.TID))
+	return text
+}
+
+// hook is what intervals need to know of a hooked function.
+type hook struct {
+	name string
+	fd   bool // its object is a descriptor
+}
+
+func (w *writer) hook(id trace.HookID) *hook {
+	h := w.hooks[id]
+	if h == nil {
+		h = &hook{frames.HookName(w.meta, id), w.meta.Hooks[id].Object == "FD"}
+		w.hooks[id] = h
+	}
+	return h
 }
 
 // list sees to it that a thread has a track. One that the recording does not list gets a name and no more.

@@ -85,11 +85,54 @@ const (
 // maxNames bounds what a sequence interns before it starts afresh: memory per live thread, and two-byte ids.
 const maxNames = 4000
 
-const recentNames = 128
+// iids are the names that a sequence has interned, by open addressing: a map is slow for every span. The zero value is
+// empty.
+type iids struct {
+	slots []iid // a power of two, at most two thirds full
+	used  int
+}
 
-type recentName struct {
-	name name
-	iid  uint32 // 0: none
+type iid struct {
+	name name   // 0: free; no name is 0
+	iid  uint32 // from 1
+}
+
+// leastNames is how many slots there are at first.
+const leastNames = 32
+
+// of is a name's number, and whether it has just been given.
+func (t *iids) of(n name) (uint32, bool) {
+	if 3*(t.used+1) > 2*len(t.slots) {
+		old := t.slots
+		t.slots = make([]iid, max(leastNames, 2*len(old)))
+		for i := range old {
+			if old[i].name != 0 {
+				*t.find(old[i].name) = old[i]
+			}
+		}
+	}
+	s := t.find(n)
+	if s.name != 0 {
+		return s.iid, false
+	}
+	t.used++
+	*s = iid{n, uint32(t.used)}
+	return s.iid, true
+}
+
+// find is where a name is, or belongs.
+func (t *iids) find(n name) *iid {
+	mask := len(t.slots) - 1
+	for i := int(uint64(n) * 0x9e3779b97f4a7c15 >> 40); ; i++ {
+		if s := &t.slots[i&mask]; s.name == n || s.name == 0 {
+			return s
+		}
+	}
+}
+
+func (t *iids) clear() {
+	clear(t.slots)
+	t.used = 0
 }
 
 // sequence is one thread's packets. They carry no track and only the time since the packet before: both are
@@ -100,10 +143,9 @@ type sequence struct {
 	begun    bool
 	absolute bool     // no delta clock, no track of its own: for what is out of a thread's order
 	clock    trace.Ns // of its latest packet
-	names    map[name]uint32
-	recent   [recentNames]recentName // of names: a map is slow for every span
-	cats     uint32                  // bit per category that is interned
-	anns     uint32                  // bit per annotation name that is interned
+	names    iids
+	cats     uint32 // bit per category that is interned
+	anns     uint32 // bit per annotation name that is interned
 	pending  struct {
 		name name // to intern; valid where iid != 0
 		iid  uint32
@@ -115,11 +157,7 @@ type sequence struct {
 // start writes what the sequence's packets rely on, at first and whenever its interned strings are dropped.
 func (w *writer) start(s *sequence, at trace.Ns) {
 	s.begun, s.clock, s.cats, s.anns = true, at, 0, 0
-	if s.names == nil {
-		s.names = map[name]uint32{}
-	}
-	clear(s.names)
-	s.recent = [recentNames]recentName{}
+	s.names.clear()
 	p := &w.out
 	pkt := p.open(tracePacket)
 	p.uint(packetSequenceID, uint64(s.id))
@@ -152,7 +190,7 @@ func (w *writer) clockValue(id, v uint64, incremental bool) {
 // which leaves its delta clock alone.
 func (w *writer) event(s *sequence, at trace.Ns, typ uint64) (pkt, ev int) {
 	at = max(at, 0)
-	if !s.absolute && (!s.begun || len(s.names) >= maxNames) {
+	if !s.absolute && (!s.begun || s.names.used >= maxNames) {
 		w.start(s, at)
 	}
 	p := &w.out
@@ -209,17 +247,11 @@ func (w *writer) interned(field protowire.Number, iid uint64, s string) {
 
 // name writes the event's name. There is one per event.
 func (w *writer) name(s *sequence, n name) {
-	r := &s.recent[n%recentNames]
-	if r.iid == 0 || r.name != n {
-		iid, ok := s.names[n]
-		if !ok {
-			iid = uint32(len(s.names) + 1)
-			s.names[n] = iid
-			s.pending.name, s.pending.iid = n, iid
-		}
-		*r = recentName{n, iid}
+	iid, first := s.names.of(n)
+	if first {
+		s.pending.name, s.pending.iid = n, iid
 	}
-	w.out.uint(eventNameIID, uint64(r.iid))
+	w.out.uint(eventNameIID, uint64(iid))
 }
 
 func (w *writer) category(s *sequence, c category) {
@@ -278,7 +310,7 @@ func (w *writer) text(n name) string {
 	case nameFrame:
 		return w.tab.Frame(frames.ID(id)).Name
 	case nameHook:
-		return frames.HookName(w.meta, trace.HookID(id))
+		return w.hook(trace.HookID(id)).name
 	case nameCreatedBy:
 		return "created by " + w.who(trace.ThreadID(id))
 	case nameWokenBy:

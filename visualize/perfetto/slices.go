@@ -65,9 +65,9 @@ func (w *writer) Interval(iv *spans.Interval) error {
 
 func (w *writer) describeInterval(q *sequence, iv *spans.Interval) {
 	e := iv.Event
-	info := w.meta.Hooks[e.Hook]
+	h := w.hook(e.Hook)
 	switch {
-	case info.Object == "FD":
+	case h.fd:
 		w.annInt(q, annFD, int64(e.Object))
 	case e.Object != 0:
 		w.annObject(q, e.Object)
@@ -108,7 +108,7 @@ func (w *writer) describeInterval(q *sequence, iv *spans.Interval) {
 	w.annInt(q, annDuration, int64(e.Time-e.Start))
 	w.annInt(q, annResult, e.Result)
 	if e.Hook != 0 {
-		w.annString(q, annHook, w.text(nameHook|name(e.Hook)))
+		w.annString(q, annHook, h.name)
 	}
 	for _, o := range [...]struct {
 		flag trace.Flags
