@@ -25,6 +25,7 @@ func TestInBrowser(t *testing.T) {
 		"WaitIsExplained":      testWaitIsExplained,
 		"ServerGone":           testServerGone,
 		"FewAndOdd":            testFewAndOdd,
+		"FrameWork":            testFrameWork,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, b) })
 	}

@@ -37,11 +37,17 @@ export const ready = 9;
 export const stacking = [1, 9, 3, 5, 4, 7, 6, 8, 2];
 
 const night = matchMedia("(prefers-color-scheme: dark)");
+let isDark = night.matches;
+
+/** themed is to be called when the theme may have changed. */
+export function themed(): void {
+  const t = document.documentElement.dataset.theme;
+  isDark = t === "dark" || (t !== "light" && night.matches);
+}
 
 /** dark says whether the page is dark now. */
 export function dark(): boolean {
-  const t = document.documentElement.dataset.theme;
-  return t === "dark" || (t !== "light" && night.matches);
+  return isDark;
 }
 
 // Colours are asked for thousands of times a frame, and finding one out costs as much as drawing what it is for. They

@@ -18,7 +18,12 @@ export function index(thread: Uint32Array): Map<number, [number, number]> {
   return out;
 }
 
+/** mostStretch is how far a bitmap is stretched or squeezed amid a movement before it is painted anew. */
+const mostStretch = 1.6;
+
 export class Strips {
+  /** painted is the time that the bitmap shows, and of which rows and lanes. */
+  private painted: { from: number; to: number; rows: Rows | null; lanes: string } | null = null;
   private canvas = document.createElement("canvas");
   private g = this.canvas.getContext("2d")!;
   private pixels = new Uint32Array(0);
@@ -27,6 +32,42 @@ export class Strips {
   private colours: number[] = [];
   private width = 0;
   private height = 0;
+
+  /**
+   * serves says whether the bitmap, stretched and moved, will do for a frame amid a movement: a frame then costs a copy of it, whatever
+   * lies behind. Anything but the exact time it was painted for is for movements only.
+   */
+  serves(from: number, to: number, rows: Rows | null, lanes: string, moving: boolean): boolean {
+    const p = this.painted;
+    if (!p || p.rows !== rows || p.lanes !== lanes) return false;
+    if (p.from === from && p.to === to) return true;
+    const stretch = (p.to - p.from) / (to - from);
+    const seen = Math.min(p.to, to) - Math.max(p.from, from);
+    return moving && stretch < mostStretch && stretch > 1 / mostStretch && seen > (to - from) * 0.7;
+  }
+
+  /** forget makes the next frame paint. */
+  forget(): void {
+    this.painted = null;
+  }
+
+  /** done says what the bitmap shows now. */
+  done(from: number, to: number, rows: Rows | null, lanes: string): void {
+    this.painted = { from, to, rows, lanes };
+    if (this.image) this.g.putImageData(this.image, 0, 0);
+  }
+
+  /** show draws strip i at y, for time [from, to) in [x, x + width). */
+  show(g: CanvasRenderingContext2D, i: number, x: number, y: number, width: number, from: number, to: number): void {
+    const p = this.painted;
+    if (!p) return;
+    const a = Math.max(p.from, from);
+    const b = Math.min(p.to, to);
+    if (b <= a) return;
+    const per = this.width / (p.to - p.from);
+    const on = width / (to - from);
+    g.drawImage(this.canvas, (a - p.from) * per, i * this.height, (b - a) * per, this.height, x + (a - from) * on, y, (b - a) * on, stripHeight);
+  }
 
   /** begin makes room for n strips of `width` device pixels. */
   begin(width: number, n: number, density: number): void {
@@ -78,20 +119,16 @@ export class Strips {
       }
     }
   }
-
-  /** end shows strip i with show(i, canvas, sy, sh). */
-  end(): HTMLCanvasElement {
-    if (this.image) this.g.putImageData(this.image, 0, 0);
-    return this.canvas;
-  }
-
-  get rowHeight(): number {
-    return this.height;
-  }
 }
+
+const hatches: (CanvasPattern | string | undefined)[] = [];
 
 /** hatch is the pattern of time that nothing is known of. */
 export function hatch(g: CanvasRenderingContext2D): CanvasPattern | string {
+  return (hatches[Number(dark())] ??= newHatch(g));
+}
+
+function newHatch(g: CanvasRenderingContext2D): CanvasPattern | string {
   const tile = document.createElement("canvas");
   tile.width = tile.height = 6;
   const t = tile.getContext("2d")!;

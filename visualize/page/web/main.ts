@@ -2,6 +2,7 @@
 
 import type { App, View } from "./app.js";
 import { Blocks } from "./blocks.js";
+import { themed } from "./colours.js";
 import { fill, h } from "./dom.js";
 import { Embedded } from "./embedded.js";
 import { Flame } from "./flame.js";
@@ -39,6 +40,7 @@ class Page implements App {
   private problem = h("div", { class: "problem", role: "alert", hidden: true });
   private latest = new Map<string, number>();
   private pending = 0;
+  private told = ""; // by tellWhere
   private named = new Map<string, number>(); // how many threads have a name
   private namedOf: unknown = null;
 
@@ -63,7 +65,10 @@ class Page implements App {
     new ResizeObserver(() => this.overview.update()).observe(top);
     this.shared.on((what) => this.update(what as Set<string>));
     addEventListener("keydown", (e) => this.key(e));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.update(new Set(["theme"])));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      themed();
+      this.update(new Set(["theme"]));
+    });
     this.theme(localTheme());
     this.update(new Set(["view", "data"]));
     if (!about.done) void this.follow();
@@ -153,7 +158,7 @@ class Page implements App {
     if (document.activeElement !== this.search) this.search.value = state.find;
     this.overview.update();
     this.tellWhere(state);
-    this.tellTrust();
+    if (what.has("data")) this.tellTrust();
   }
 
   private tellWhere(state: State): void {
@@ -162,8 +167,11 @@ class Page implements App {
     const n = this.store.about.threads.length;
     const threads = state.threads === null ? `${count(n)} thread${n === 1 ? "" : "s"}` : state.threads.length === 1 ? this.threadName(state.threads[0]) : `${state.threads.length} threads`;
     const time = from === 0 && to === all ? `all ${duration(all)}` : `${duration(to - from)} from +${duration(from)}`;
+    const reset = state.picked !== null || state.threads !== null;
+    if (this.told === `${time}|${threads}|${reset}`) return; // amid a movement most frames say the same
+    this.told = `${time}|${threads}|${reset}`;
     fill(this.where, h("span", {}, h("b", {}, time), ` · ${threads}`),
-      (state.picked || state.threads) && h("button", { type: "button", class: "link", title: "Esc", on: { click: () => this.shared.set({ picked: null, threads: null }) } }, "everything"));
+      reset && h("button", { type: "button", class: "link", title: "Esc", on: { click: () => this.shared.set({ picked: null, threads: null }) } }, "everything"));
   }
 
   private tellTrust(): void {
@@ -191,6 +199,7 @@ class Page implements App {
     const now = to ?? order[(order.indexOf(root.dataset.theme ?? "") + 1) % 3];
     if (now) root.dataset.theme = now;
     else delete root.dataset.theme;
+    themed();
     try {
       localStorage.setItem("hbtrace.theme", now);
     } catch {

@@ -24,13 +24,22 @@ const plural: Record<string, string> = { condvar: "conditions", semaphore: "sema
 export class Summary {
   readonly element = h("div", { class: "summary", role: "status", "aria-label": "In short" });
   private asked = "";
+  private timer = 0;
 
   constructor(private app: App) {}
 
   update(what: Set<string>): void {
     const key = this.app.shared.key() + this.app.store.about.read;
     if (key === this.asked && !what.has("data")) return;
+    const first = this.asked === "";
     this.asked = key;
+    clearTimeout(this.timer);
+    // Sums over all that is visible are no question for each frame of a movement.
+    if (first || !(what.has("from") || what.has("to"))) this.ask();
+    else this.timer = window.setTimeout(() => this.ask(), 150);
+  }
+
+  private ask(): void {
     const [from, to] = this.app.shared.range();
     this.app.ask("summary", () => this.app.store.sums(this.app.shared.state.threads, from, to, true, true), (rows) => this.show(rows));
   }

@@ -17,6 +17,7 @@ import { label, pieceTexts } from "./texts.js";
 import { tipOf } from "./tip.js";
 
 const gap = 7;
+const restMs = 90; // without movement: the picture is made exact
 const usualDepth = 6; // of calls, where lanes open by themselves
 
 interface Lane {
@@ -47,6 +48,9 @@ export class Timeline implements View, Plot {
   gutter = 200;
   private drawing = false;
   private timer = 0;
+  private waiting = 0; // answers that are still to come
+  private moving = false;
+  private resting = 0;
   private hover: { x: number; y: number } | null = null;
   private brush: [number, number] | null = null;
   private selected: Selected | null = null;
@@ -105,10 +109,23 @@ export class Timeline implements View, Plot {
     this.charts.fit(width, 3 * chartHeight + rulerHeight);
     this.canvas.fit(width, Math.max(40, this.scroller.clientHeight));
     if (what.has("data")) this.asked = "";
+    if (what.has("theme")) this.strips.forget();
+    if (what.has("from") || what.has("to")) this.move();
     if (what.has("data") || what.has("shown")) this.explain();
     this.layout();
-    this.draw();
+    if (what.has("size") || what.has("shown")) this.draw();
+    else this.render(); // this is within a frame already
     this.fetch();
+  }
+
+  /** move says that what is visible moves: until it rests, frames are made of what is there. */
+  private move(): void {
+    this.moving = true;
+    clearTimeout(this.resting);
+    this.resting = window.setTimeout(() => {
+      this.moving = false;
+      this.draw();
+    }, restMs);
   }
 
   /** explain says what the colours mean that this recording has. */
@@ -134,40 +151,53 @@ export class Timeline implements View, Plot {
     return from + ((x - this.gutter) / this.plotWidth()) * (to - from);
   }
 
-  /** fetch asks for what is shown, half a screen more on both sides, once things are quiet. */
+  /**
+   * fetch asks for what is shown, half a screen more on both sides, unless answers are still to come: then they ask on. So
+   * amid a movement there is one question at a time, for where it has got to.
+   */
   private fetch(): void {
-    clearTimeout(this.timer);
+    if (this.timer !== 0) return;
     this.timer = window.setTimeout(() => {
-      const { from, to, threads } = this.app.shared.state;
-      const lanes = this.shown();
-      const list = lanes.map((l) => l.thread);
-      const margin = (to - from) / 2;
-      const [a, b] = [Math.max(0, from - margin), Math.min(this.app.store.about.length, to + margin)];
-      const cols = this.plotWidth() * this.canvas.density;
-      const res = (to - from) / cols;
-      const key = [from, to, cols, list.join("."), lanes.filter((l) => l.open).map((l) => l.thread), threads, this.app.store.about.read].join("|");
-      if (key === this.asked) return;
-      this.asked = key;
-      if (list.length === 0) return;
-      this.app.ask("lanes", () => this.app.store.lanes(list, a, b, res), (rows) => {
-        this.rows = rows;
-        this.rowsOf = index(rows.thread);
-        this.draw();
+      this.timer = 0;
+      if (this.waiting === 0) this.askFor();
+    }, this.moving ? restMs : 20);
+  }
+
+  private askFor(): void {
+    const { from, to, threads } = this.app.shared.state;
+    const lanes = this.shown();
+    const list = lanes.map((l) => l.thread);
+    const margin = (to - from) / 2;
+    const [a, b] = [Math.max(0, from - margin), Math.min(this.app.store.about.length, to + margin)];
+    const cols = this.plotWidth() * this.canvas.density;
+    const res = (to - from) / cols;
+    const key = [from, to, cols, list.join("."), lanes.filter((l) => l.open).map((l) => l.thread), threads, this.app.store.about.read].join("|");
+    if (key === this.asked || !this.element.isConnected) return;
+    this.asked = key;
+    if (list.length === 0) return;
+    this.ask("lanes", () => this.app.store.lanes(list, a, b, res), (rows) => {
+      this.rows = rows;
+      this.rowsOf = index(rows.thread);
+    });
+    this.ask("chart", () => this.app.store.chart(threads, a, b, Math.round((cols * (b - a)) / (to - from) / 2)), (data) => {
+      this.chart = { data, from: a, to: b };
+    });
+    const open = lanes.filter((l) => l.open).map((l) => l.thread);
+    if (open.length > 0) {
+      this.ask("calls", () => this.app.store.calls(open, a, b, 1.5 * res), (calls) => {
+        this.calls = calls;
+        this.callsOf = index(calls.thread);
+        this.layout();
       });
-      this.app.ask("chart", () => this.app.store.chart(threads, a, b, Math.round((cols * (b - a)) / (to - from) / 2)), (data) => {
-        this.chart = { data, from: a, to: b };
-        this.draw();
-      });
-      const open = lanes.filter((l) => l.open).map((l) => l.thread);
-      if (open.length > 0) {
-        this.app.ask("calls", () => this.app.store.calls(open, a, b, 1.5 * res), (calls) => {
-          this.calls = calls;
-          this.callsOf = index(calls.thread);
-          this.layout();
-          this.draw();
-        });
-      }
-    }, 30);
+    }
+  }
+
+  private ask<T>(name: string, question: () => Promise<T>, then: (answer: T) => void): void {
+    this.waiting++;
+    this.app.ask(name, () => question().finally(() => this.waiting--), (answer) => {
+      then(answer);
+      this.draw(); // which asks again where it has moved on
+    });
   }
 
   private draw(): void {
@@ -175,12 +205,16 @@ export class Timeline implements View, Plot {
     this.drawing = true;
     requestAnimationFrame(() => {
       this.drawing = false;
-      if (!this.element.isConnected || this.canvas.width === 0) return;
-      drawCharts(this, this.charts, this.chart, this.hover ? this.hover.x : -1);
-      this.drawPicked(this.charts.g, this.charts.height);
-      this.drawLanes();
+      this.render();
       this.fetch();
     });
+  }
+
+  private render(): void {
+    if (!this.element.isConnected || this.canvas.width === 0) return;
+    drawCharts(this, this.charts, this.chart, this.hover ? this.hover.x : -1);
+    this.drawPicked(this.charts.g, this.charts.height);
+    this.drawLanes();
   }
 
   private drawLanes(): void {
@@ -198,12 +232,15 @@ export class Timeline implements View, Plot {
     g.fillStyle = ink("grid");
     for (let t = first; t <= to; t += step) g.fillRect(this.x(t), 0, 1, this.canvas.height);
 
-    this.strips.begin(Math.round(plot * d), lanes.length, d);
-    lanes.forEach((l, i) => {
-      const r = this.rowsOf.get(l.thread);
-      if (this.rows && r) this.strips.paint(i, this.rows, r[0], r[1], from, to);
-    });
-    const image = this.strips.end();
+    const which = `${plot * d}|${lanes.map((l) => l.thread).join(".")}`;
+    if (!this.strips.serves(from, to, this.rows, which, this.moving)) {
+      this.strips.begin(Math.round(plot * d), lanes.length, d);
+      lanes.forEach((l, i) => {
+        const r = this.rowsOf.get(l.thread);
+        if (this.rows && r) this.strips.paint(i, this.rows, r[0], r[1], from, to);
+      });
+      this.strips.done(from, to, this.rows, which);
+    }
     const pattern = hatch(g);
     lanes.forEach((l, i) => {
       const t = this.app.store.about.threads[l.thread];
@@ -216,8 +253,7 @@ export class Timeline implements View, Plot {
         g.fillStyle = pattern;
         g.fillRect(x0, y, x1 - x0, stripHeight);
       }
-      const sh = this.strips.rowHeight;
-      g.drawImage(image, 0, i * sh, image.width, sh, this.gutter, y, plot, stripHeight);
+      this.strips.show(g, i, this.gutter, y, plot, from, to);
       label(this, g, l, y, threads === null || threads.includes(l.thread));
       const needle = find.toLowerCase();
       const r = this.rowsOf.get(l.thread);
