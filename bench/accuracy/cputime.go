@@ -7,6 +7,8 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +27,7 @@ type split struct {
 	in      map[string]float64 // ns
 	all     float64
 	samples int
+	periods float64 // that the CPU time has: as many samples as a thread is to have
 }
 
 func newSplit() *split { return &split{in: map[string]float64{}} }
@@ -42,6 +45,7 @@ func (s *split) add(o *split) {
 	}
 	s.all += o.all
 	s.samples += o.samples
+	s.periods += o.periods
 }
 
 // book adds a sample of w ns that has the functions of a stack.
@@ -69,8 +73,8 @@ func (b *bench) cpuTime() error {
 		built = "with"
 	}
 	fmt.Printf("CPU time by function: %d rounds of %v, %d samples a second, hbtrace and perf record -g in the same run; programs built %s frame pointers\n\n", b.rounds, b.cpu, b.freq, built)
-	fmt.Println("| scenario | samples hbtrace / perf | largest error of a function, pp: hbtrace / perf | where | CPU time accounted for, %: hbtrace / perf |")
-	fmt.Println("|---|---|---|---|---|")
+	fmt.Println("| scenario | samples hbtrace / perf | largest error of a function, pp: hbtrace / perf | where | as large in as many independent samples, pp | largest mean error of a round ± its standard error, pp | spread of a round's errors, pp: hbtrace / independent samples | CPU time accounted for, %: hbtrace / perf |")
+	fmt.Println("|---|---|---|---|---|---|---|---|")
 	raw, err := os.Create(b.file("cpu.txt"))
 	if err != nil {
 		return err
@@ -81,6 +85,7 @@ func (b *bench) cpuTime() error {
 			continue
 		}
 		truth, ours, perfs := newSplit(), newSplit(), newSplit()
+		var each rounds
 		for round := range b.rounds {
 			t, o, p, err := b.cpuRound(sc.name, round)
 			if err != nil {
@@ -93,14 +98,96 @@ func (b *bench) cpuTime() error {
 			truth.add(t)
 			ours.add(o)
 			perfs.add(p)
+			each.add(t, o)
 		}
 		oursWorst, oursAt := worst(truth, ours)
 		perfWorst, perfAt := worst(truth, perfs)
-		fmt.Printf("| %s: %s | %d / %d | %.2f / %.2f | %s / %s | %.1f / %.1f |\n", sc.name, sc.what, ours.samples, perfs.samples,
-			oursWorst, perfWorst, oursAt, perfAt, 100*ours.all/truth.all, 100*perfs.all/truth.all)
+		bias, at, sure := each.bias()
+		spread, chance := each.spread(truth)
+		fmt.Printf("| %s: %s | %d / %d | %.2f / %.2f | %s / %s | %.2f | %+.2f ± %.2f (%s) | %.2f / %.2f | %.1f / %.1f |\n", sc.name, sc.what, ours.samples, perfs.samples,
+			oursWorst, perfWorst, oursAt, perfAt, expectedWorst(truth), bias, sure, at, spread, chance, 100*ours.all/truth.all, 100*perfs.all/truth.all)
 	}
 	fmt.Println()
 	return nil
+}
+
+// rounds are the errors of each function's share, round by round, in percentage points: what they have in common is the
+// method's, the rest is chance.
+type rounds struct {
+	of map[string][]float64
+}
+
+func (r *rounds) add(truth, got *split) {
+	if r.of == nil {
+		r.of = map[string][]float64{}
+	}
+	for f := range truth.in {
+		r.of[f] = append(r.of[f], got.share(f)-truth.share(f))
+	}
+}
+
+// meanAndDeviation are of a sample; the deviation of one value is not known, NaN.
+func meanAndDeviation(v []float64) (mean, deviation float64) {
+	for _, x := range v {
+		mean += x / float64(len(v))
+	}
+	for _, x := range v {
+		deviation += (x - mean) * (x - mean)
+	}
+	return mean, math.Sqrt(deviation / float64(len(v)-1))
+}
+
+// bias is the mean error of the function whose mean error is largest, and that mean's standard error.
+func (r *rounds) bias() (pp float64, at string, standardError float64) {
+	for f, v := range r.of {
+		if mean, dev := meanAndDeviation(v); at == "" || math.Abs(mean) > math.Abs(pp) {
+			pp, at, standardError = mean, f, dev/math.Sqrt(float64(len(v)))
+		}
+	}
+	return pp, at, standardError
+}
+
+// spread is the standard deviation of a round's errors about their mean, over all functions, and what it would be if a round were
+// one independent sample a period of CPU time.
+func (r *rounds) spread(truth *split) (got, independent float64) {
+	for f, v := range r.of {
+		_, dev := meanAndDeviation(v)
+		p := truth.share(f) / 100
+		got += dev * dev / float64(len(r.of))
+		independent += p * (1 - p) / (truth.periods / float64(len(v))) / float64(len(r.of))
+	}
+	return math.Sqrt(got), 100 * math.Sqrt(independent)
+}
+
+// expectedWorst is how large the largest error of a function is on average if every period of the CPU time is one independent
+// sample: what no method that draws its samples at random does better than, except by spacing them out.
+func expectedWorst(truth *split) float64 {
+	const draws = 1000
+	var functions []string
+	for f := range truth.in {
+		functions = append(functions, f)
+	}
+	slices.Sort(functions)
+	random, sum := rand.New(rand.NewPCG(1, 2)), 0.0
+	for range draws {
+		// Shares of a multinomial, by its normal limit: independent counts, less their common part.
+		left := 1.0
+		var noise []float64
+		var all float64
+		for _, f := range functions {
+			p := truth.share(f) / 100
+			left -= p
+			noise = append(noise, math.Sqrt(p/truth.periods)*random.NormFloat64())
+			all += noise[len(noise)-1]
+		}
+		all += math.Sqrt(max(left, 0)/truth.periods) * random.NormFloat64()
+		worst := 0.0
+		for i, f := range functions {
+			worst = max(worst, math.Abs(noise[i]-all*truth.share(f)/100))
+		}
+		sum += worst
+	}
+	return 100 * sum / draws
 }
 
 // worst returns the largest difference of a function's share, in percentage points.
@@ -131,6 +218,7 @@ func (b *bench) cpuRound(scenario string, round int) (truth, ours, perfs *split,
 	}); err != nil {
 		return nil, nil, nil, err
 	}
+	truth.periods = truth.all * float64(b.freq) / 1e9
 	if ours, err = pprofSplit(base+".pb.gz", "cpu"); err != nil {
 		return nil, nil, nil, err
 	}

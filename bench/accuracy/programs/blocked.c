@@ -1,5 +1,6 @@
 /* Waits and slow calls of known length: blocked ROUNDS TRUTH-FILE. A line per wait: what, from, to, how
- * often the thread slept in it, and how often it was preempted. */
+ * often the thread slept in it, how often it was preempted, and how long a fixed piece of work took right behind it: what the
+ * machine does to anything of some microseconds that runs there. */
 #include "truth.h"
 #include <poll.h>
 #include <sched.h>
@@ -15,10 +16,21 @@ static unsigned turn;
 struct fact {
 	const char *what;
 	int64_t from, to;
+	int64_t work; /* ns */
 	long slept, preempted; /* context switches: only who slept has waited, and who was preempted has waited for a CPU too */
 };
 static struct fact facts[1 << 16];
 static int n_facts;
+
+/* Some 4 us. */
+static volatile uint64_t sink;
+static inline void work(void)
+{
+	uint64_t x = sink | 1;
+	for (int i = 0; i < 3500; i++)
+		x = x * 6364136223846793005u + 1442695040888963407u;
+	sink = x;
+}
 
 #define FACT(name, call) do { \
 	struct rusage u_, v_; \
@@ -26,9 +38,11 @@ static int n_facts;
 	int64_t a_ = mono_now(); \
 	call; \
 	int64_t b_ = mono_now(); \
+	work(); \
+	int64_t c_ = mono_now(); \
 	getrusage(RUSAGE_THREAD, &v_); \
 	if (n_facts < (int)(sizeof facts / sizeof *facts)) \
-		facts[n_facts++] = (struct fact){name, a_, b_, v_.ru_nvcsw - u_.ru_nvcsw, v_.ru_nivcsw - u_.ru_nivcsw}; \
+		facts[n_facts++] = (struct fact){name, a_, b_, c_ - b_, v_.ru_nvcsw - u_.ru_nvcsw, v_.ru_nivcsw - u_.ru_nivcsw}; \
 } while (0)
 
 static void nap(long us)
@@ -97,7 +111,7 @@ int main(int argc, char **argv)
 	}
 	pthread_join(id, 0);
 	for (int i = 0; i < n_facts; i++)
-		fprintf(out, "wait %s %lld %lld %ld %ld\n", facts[i].what, (long long)facts[i].from, (long long)facts[i].to, facts[i].slept,
-			facts[i].preempted);
+		fprintf(out, "wait %s %lld %lld %ld %ld %lld\n", facts[i].what, (long long)facts[i].from, (long long)facts[i].to, facts[i].slept,
+			facts[i].preempted, (long long)facts[i].work);
 	return fclose(out);
 }
