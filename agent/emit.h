@@ -157,6 +157,10 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
   if (ask == HB_ASK_PERIODIC && !(rec_flags & HB_RECF_CONSUMED)) {
     uint64_t cpu = hb_thread_cpu_ns(), weight = hb_points_pass(t, cpu, hb_stamp());
     hb_emit_cpu(t, hook, t->left_pc, uc, frame, rec_flags, cpu, weight);
+    if (uc) { /* what is left of the run tells which kind it was: hb_sample_point looks at the next call */
+      t->left_stamp = hb_stamp();
+      t->cpu_bound = HB_POINT_MET;
+    }
     return;
   }
   hb_add_relaxed(&t->slot->samples, (uint64_t)1);
@@ -177,19 +181,37 @@ static HB_NOINLINE void hb_deferred(struct hb_tls *t, const void *frame) {
   }
 }
 
+/* Where the run of work that ends now began, if a signal from another CPU might have arrived in it. One that was over before
+ * that has nothing to do with longer ones after the same call, in which all of them arrive: who makes the next call is the
+ * best that is known of it. hook path */
+HB_INLINE uint64_t hb_run_of_work(const struct hb_tls *t, uint64_t stamp) {
+  return hb_stamp_ns(t->left_stamp, stamp) >= HB_SHORT_RUN_NS ? t->left_pc : 0;
+}
+
 /* CPU time was burned up to or inside the call at whose hook the thread stands, and a sampling point may lie in it
  * (sampler/points.h). inside: the call has just been left and is where the time went; otherwise it is about to be
  * entered, and what called it is the best that is known. Nobody signals the thread meanwhile. Returns whether a
  * sample was taken. hook path; keeps errno */
 static HB_NOINLINE int hb_sample_point(struct hb_tls *t, uint32_t hook, int inside, const void *frame) {
   if ((uint32_t)hb_sys1(HB_SYS_gettid, 0) != t->slot->tid) return 0; /* a vfork child, on its parent's memory */
-  uint64_t stamp = hb_stamp(), cpu = hb_thread_cpu_ns(), weight = hb_points_pass(t, cpu, stamp);
-  if (!weight || !t->local || t->busy || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return 0;
+  uint32_t met = t->cpu_bound == HB_POINT_MET;
+  uint64_t stamp = hb_stamp(), run = hb_signalled(t) ? hb_run_of_work(t, stamp) : 0;
+  uint64_t cpu = hb_thread_cpu_ns(), weight = hb_points_pass(t, cpu, stamp);
+  /* A sample was met in a run that is over at once. A CPU on which the sampler wakes up stands still for longer than the
+   * run takes, so such are met, too; but not among those of long runs are they to be counted. */
+  uint32_t alone = met && !inside && !run && hb_signalled(t) ? HB_RECF_ALONE : 0u;
+  if ((!weight && !alone) || !t->local || t->busy || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return 0;
   if (inside)
     hb_emit_cpu(t, hook, 0, NULL, frame, 0, cpu, weight);
   else
-    hb_emit_cpu(t, 0, hb_signalled(t) ? t->left_pc : 0, NULL, frame, HB_RECF_CONSUMED, cpu, weight);
+    hb_emit_cpu(t, 0, run, NULL, frame, HB_RECF_CONSUMED | alone, cpu, weight);
   return 1;
+}
+
+/* A point may lie in the call that has just been left, while no signal can come between. hook path */
+static HB_NOINLINE void hb_sample_inside(struct hb_tls *t, uint32_t hook, const void *frame) {
+  hb_sample_point(t, hook, 1, frame);
+  t->left_stamp = hb_stamp(); /* what that took is no part of the run of work that begins */
 }
 
 /* Sample at a hook: the first one in a new tick, or on entering a parking call. hook path */

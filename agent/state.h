@@ -48,6 +48,7 @@ struct hb_tls {
   uint64_t cpu_next;    /* thread CPU time of that point */
   uint64_t cpu_stratum; /* where the stratum behind the next point's begins */
   uint64_t left_pc;     /* return address of the proxied call that was left last: where this run of work began */
+  uint64_t left_stamp;  /* hb_stamp() when that was */
   uintptr_t busy_sp;    /* where the agent's own section was entered */
   uint32_t wait_threshold_ns; /* in force for this thread: waits shorter than this are only counted */
   uint32_t wait_tick;   /* of its last recorded wait or release, low half */

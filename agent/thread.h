@@ -118,6 +118,7 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   t->need_full = 1;
   t->busy = t->deferred = t->holds = 0;
   t->left_pc = birth ? birth->start_routine : 1;
+  t->left_stamp = hb_stamp();
   t->proxy_depth = 0;
   t->outer_sp = 0;
   t->subbuf = tid % hb.ring_count;
@@ -131,7 +132,8 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   t->debt_shift = 0;
   t->alloc_left = t->alloc_given = hb_alloc_gap(t);
   uint64_t cpu = hb_thread_cpu_ns();
-  hb_points_begin(t, cpu);
+  uint64_t from = birth ? 0 : cpu; /* what a thread used before it got here is its own, too: its creator books it (hooks/life.h) */
+  hb_points_begin(t, from, cpu);
   s->proc = hb.slot_index;
   s->proc_uid = hb.uid;
   s->tid = tid;
@@ -139,7 +141,7 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   s->start_ns = hb_now_ns();
   s->start_routine = birth ? birth->start_routine : 0;
   s->stack_hi = t->stack_hi;
-  s->cpu_start_ns = cpu;
+  s->cpu_start_ns = from;
   s->thread_pointer = tp;
   for (int i = 0; i < HB_NAME_BYTES; i++) s->name[i] = 0;
   hb_sys2(HB_SYS_prctl, 16 /* PR_GET_NAME */, s->name);
@@ -156,12 +158,12 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   hb_store_relaxed(&s->in_object, (uint64_t)0);
   hb_store_relaxed(&s->seq, 0u);
   hb_store_relaxed(&s->lost, 0u);
-  hb_store_relaxed(&s->cpu_ns, cpu);
+  hb_store_relaxed(&s->cpu_ns, from);
   hb_store_relaxed(&s->samples, (uint64_t)0);
   uint64_t mask = 0;
   hb_sys4(HB_SYS_rt_sigprocmask, 0, NULL, &mask, 8);
   t->rest = mask & hb_signal_bit() ? HB_MASKED : HB_RUNNING;
-  hb_store_relaxed(&s->state, t->rest);
+  hb_store_relaxed(&s->state, birth ? (uint32_t)HB_BLOCKED : t->rest);
   uint32_t uid = hb_add_relaxed(&hb.header->next_thread_uid, 1u) + 1; /* as late as a process's */
   t->uid = uid;
   hb_store_release(&s->uid, uid); /* the sampler and the collector look from here on */

@@ -47,10 +47,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "a5daf178dd6aca276e15bd4751d4b1247bb6040615f14a2c2b106b6daee5d8d5"
+const sourcesSHA256 = "9c94b0f5b87b132d9dcf1ba822b62e0a072e0caf3b9499fd0f3799d99f3b08d9"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "6ece2ff78bcaa6cbf7d9a16dd22dbe125a59e7856d814c3f15d7326eae84a9a1",
+	"agent/hbagent_linux_amd64.so": "7af86e0895118f29effb80078088b72da5457a0030888336c1fbc207474a4a1d",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

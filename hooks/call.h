@@ -68,7 +68,8 @@ HB_INLINE void hb_call_left(struct hb_call *c, uint32_t hook, uint64_t object, i
   if (HB_UNLIKELY(!s || t->slot != s)) return; /* not recorded, or a fork child came back from its parent's call */
   uint64_t stamp = hb_stamp();
   t->left_pc = ((const uint64_t *)frame)[1];
-  if (HB_UNLIKELY(hb_point_near(t, stamp))) hb_sample_point(t, hook, 1, frame); /* while no signal can come between */
+  t->left_stamp = stamp;
+  if (HB_UNLIKELY(hb_point_near(t, stamp))) hb_sample_inside(t, hook, frame);
   stamp -= c->stamp;
   hb_block_leave(t, s, &c->block);
   hb_store_relaxed(&s->in_hook, 0u);

@@ -63,6 +63,8 @@ static HB_NOINLINE __attribute__((section("hb_thread_text"))) void *hb_thread_ma
       hb_announce(t);
       hb_end(t);
     }
+    if (hb_point_near(t, hb_stamp())) hb_sample_inside(t, 0, HB_FRAME); /* its birth: no part of the work that follows */
+    hb_store_release(&t->slot->state, t->rest); /* it joined as one that nobody signals */
   }
   void *r = routine(arg);
   hb_thread_goodbye();

@@ -115,7 +115,8 @@ static int hb_wait_end(struct hb_wait *w, uint32_t hook, uint64_t object, uint64
   if (!s || t->slot != s) return 0; /* not recorded, or a fork child came back from its parent's call */
   uint64_t stamp = hb_stamp(), ns = hb_stamp_ns(w->stamp, stamp);
   t->left_pc = ((const uint64_t *)frame)[1];
-  if (HB_UNLIKELY(hb_point_near(t, stamp))) hb_sample_point(t, hook, 1, frame);
+  t->left_stamp = stamp;
+  if (HB_UNLIKELY(hb_point_near(t, stamp))) hb_sample_inside(t, hook, frame);
   hb_block_leave(t, s, &w->block);
   hb_store_relaxed(&s->in_hook, 0u);
   hb_sub_relaxed(&hb.wiped->waiters[w->bucket], 1u);

@@ -19,6 +19,8 @@
 
 #include "agent/state.h"
 
+#define HB_SHORT_RUN_NS 4000 /* less than the shortest flight of a signal to another CPU: 5 us in a virtual machine */
+#define HB_POINT_MET 0 /* bound: pass by the next hook in any case, a signal has been taken in this run of work */
 #define HB_POINT_NEVER (UINT64_MAX / 4) /* stamps from now */
 
 /* hook path; one comparison */
@@ -42,13 +44,13 @@ static void hb_point_bound(struct hb_tls *t, uint64_t cpu, uint64_t stamp) {
   t->cpu_bound = stamp + (uint64_t)(((unsigned __int128)(t->cpu_next - cpu) * hb.stamps_mult) >> 20);
 }
 
-/* A thread's CPU time begins to be sampled. hook path */
-static void hb_points_begin(struct hb_tls *t, uint64_t cpu) {
-  t->cpu_stratum = cpu;
+/* A thread's CPU time is sampled from `from` on, now being `cpu`. hook path */
+static void hb_points_begin(struct hb_tls *t, uint64_t from, uint64_t cpu) {
+  t->cpu_stratum = from;
   t->cpu_bound = hb_stamp() + HB_POINT_NEVER;
   if (!hb.cpu_period_ns) return;
   hb_point_draw(t);
-  hb_point_bound(t, cpu, hb_stamp());
+  hb_point_bound(t, cpu < t->cpu_next ? cpu : t->cpu_next, hb_stamp());
 }
 
 /* The thread has used `cpu` ns by now: passes the points up to there and returns their weight, ns; 0 when there were

@@ -181,7 +181,7 @@ struct hb_thread {
   uint64_t start_routine;
   uint64_t stack_hi;
   uint8_t name[HB_NAME_BYTES];
-  uint64_t cpu_start_ns;       /* thread CPU time when the slot was claimed */
+  uint64_t cpu_start_ns;       /* thread CPU time from which on it is recorded: when the slot was claimed; 0 if met at its birth */
   uint64_t thread_pointer;     /* its pthread_t on glibc and musl */
   /* -- line 3: written by the thread on hook paths, read by collector and sampler -- */
   _Alignas(64) _Atomic uint64_t last_tick; /* tick of the last sample taken, whatever its kind */
@@ -261,6 +261,8 @@ struct hb_rec {
                                 preempted */
 #define HB_RECF_SHARED 128u   /* interval, release: the object lies in memory that processes share */
 #define HB_RECF_ONLY 64u     /* interval of a call: nobody but `releaser` can have ended it */
+#define HB_RECF_ALONE 16u    /* PERIODIC, consumed: the sample before it lies in this run of work, which was too short for
+                                signals from another CPU: it speaks for itself alone */
 #define HB_RECF_UNWOUND 16u  /* interval: left by an exception, cancellation or longjmp */
 
 /* A stack as a delta against the stack in the same thread's previous stack-carrying record.

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "7e3a767d0a891285370c38db571341f1bc5fffabb1778e70567d68fddc92c6dc"
+const layoutSHA256 = "a0881c311bcbafe4b454a338674df40fa60b1fb4cce1493a59b8c45baf30b7da"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -40,6 +40,7 @@ const (
 	RecFlagStale           = 32                 // HB_RECF_STALE
 	RecFlagShared          = 128                // HB_RECF_SHARED
 	RecFlagOnly            = 64                 // HB_RECF_ONLY
+	RecFlagAlone           = 16                 // HB_RECF_ALONE
 	RecFlagUnwound         = 16                 // HB_RECF_UNWOUND
 	StackFull              = 1                  // HB_STACK_FULL
 	StackNone              = 2                  // HB_STACK_NONE

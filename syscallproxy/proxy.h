@@ -57,6 +57,7 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, uin
     t->outer_sp = sp;
     return;
   }
+  uint64_t from = hb_stamp();
   hb_sys4(HB_SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, &all, &old, 8);
   for (;;) {
     x = t->rest;
@@ -96,6 +97,7 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, uin
   if (!b->passive) t->outer_sp = sp;
   if (b->unmask) old |= ours;
   hb_sys4(HB_SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &old, NULL, 8);
+  t->left_stamp += hb_stamp() - from; /* the run of work before the call lasted no longer for that */
 }
 
 /* hook path; `frame` is the wrapper's frame address */

@@ -87,7 +87,7 @@ type Event struct {
 	Same     uint32   // frames, counted from the root, that are the same invocations as in the thread's previous event with a stack
 	Count    uint32   // samples merged into this event; 1 for intervals
 	CPU      int64    // ns of thread CPU time this event stands for (KindCPU, KindThreadExit)
-	Object   uint64   // lock, futex or allocation address, or descriptor; KindCPU: return address of the call before the run of work, 0 unknown
+	Object   uint64   // lock, futex or allocation address, or descriptor; KindCPU: return address of the call before the run of work, 0 unknown or a run like no other
 	Object2  uint64   // condition wait: the mutex; poll with a Releaser: the descriptor that was ready
 	Size     uint64   // allocation: bytes asked for. Wait with a Weight above 1: how likely it is that Releaser is the one, in thousandths; 0 not estimated
 	Weight   uint64   // allocation: bytes this sample stands for; objects = Weight/Size. Wait, and call that signals: how many threads may have ended it, of whom Releaser is one; 0 one, or not counted

@@ -276,10 +276,11 @@ static void stacks(int corrupt) {
 static void points(void) {
   struct hb_tls *t = hb_self();
   for (round_ = 0; round_ < rounds; round_++) {
-    uint64_t period = hb.cpu_period_ns = 1 + below(1ull << below(40)), cpu = below(1ull << 50), from = cpu, weight = 0;
+    uint64_t period = hb.cpu_period_ns = 1 + below(1ull << below(40)), from = below(1ull << 50), weight = 0;
+    uint64_t cpu = from + (below(2) ? below(period * 20) : 0); /* a thread has run before its birth is seen */
     t->random = any() | 1;
     hb.stamps_mult = 1 + below(1ull << 24);
-    hb_points_begin(t, cpu);
+    hb_points_begin(t, from, cpu);
     for (int i = 0; i < 100; i++) {
       uint64_t step = below(4) ? below(period) : below(4) ? below(period * 20) : below(period * 5000);
       cpu += step;
@@ -291,7 +292,7 @@ static void points(void) {
     hb_points_pass(t, cpu - below(period), any()); /* a clock that went backwards must not hang */
   }
   hb.cpu_period_ns = 0;
-  hb_points_begin(t, any());
+  hb_points_begin(t, 0, any());
   CHECK(hb_points_pass(t, any(), 5) == 0 && !hb_point_near(t, 6));
   puts("weights add up");
 }

@@ -421,3 +421,25 @@ func TestWeightsAddUp(t *testing.T) {
 		t.Errorf("weights add up to %d, of it %d at the exit; 4500 ns were used, 1300 behind the last sampling point", sum, rest)
 	}
 }
+
+// TestSampleAlone: a sample that was met in a run of work too short for others keeps its time and loses its origin; no other does.
+func TestSampleAlone(t *testing.T) {
+	k := newKit(t, Config{})
+	g := newAgent(1, 1)
+	k.put(g.thread(1))
+	for i, flags := range []uint8{0, segment.RecFlagStale, segment.RecFlagConsumed | segment.RecFlagAlone, segment.RecFlagStale,
+		segment.RecFlagConsumed | segment.RecFlagAlone, 0, segment.RecFlagConsumed, segment.RecFlagConsumed | segment.RecFlagAlone} {
+		s, tail := g.delta(pcs(1, uint64(2+i)), noLimit)
+		r := segment.RecSample{Rec: g.rec(segment.RecTypeSample, 0, trace.Ns(10+i)), Kind: segment.SamplePeriodic,
+			CPUNs: 2000 + uint64(i)*1000, WeightNs: 300, Object: 0x77, Stack: s}
+		r.Rec.Flags = flags
+		k.put(record(&r, segment.RecSampleBytes, tail))
+	}
+	k.Flush()
+	want := []uint64{0x77, 0, 0x77, 0, 0x77, 0x77, 0x77, 0x77}
+	for i, e := range k.of(trace.KindCPU) {
+		if e.Object != want[i] || e.CPU != 300 {
+			t.Errorf("sample %d: %+v, want object %#x", i, e, want[i])
+		}
+	}
+}

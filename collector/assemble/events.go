@@ -123,9 +123,21 @@ func (a *Assembler) sample(t *thread, h *segment.Rec, rec []byte, e *trace.Event
 	if e.Kind == trace.KindCPU {
 		e.CPU, e.Object = t.cpuPassed(r.CPUNs, r.WeightNs, a.cpuPeriod), r.Object
 	}
+	if r.Kind == segment.SamplePeriodic && h.Flags&segment.RecFlagAlone != 0 {
+		t.sampleAlone()
+	}
 	t.noteEnter(e)
 	a.emit(t, e)
 	return true
+}
+
+// sampleAlone takes the thread's last sample out of those that say where runs of the same origin spend their time. It has not
+// been delivered yet: nothing lies between it and the record that says so. (Where others were merged into
+// it, they were met in longer runs.)
+func (t *thread) sampleAlone() {
+	if r := &t.run; t.inRun && r.Kind == trace.KindCPU && r.Count == 1 && r.Flags&(trace.FlagLate|trace.FlagPreempted) != trace.FlagLate {
+		r.Object = 0
+	}
 }
 
 // cpuPassed books the weight of sampling points that a thread passed (sampler/points.h), now being its CPU time. It can run

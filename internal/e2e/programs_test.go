@@ -186,6 +186,23 @@ func TestCallsDoNotAttractSamples(t *testing.T) {
 	}
 }
 
+// TestShortRunsKeepTheirTime: work between calls that is too short for a signal to arrive in keeps its CPU time, also where long
+// runs of work begin after the same call.
+func TestShortRunsKeepTheirTime(t *testing.T) {
+	s := start(t, testprog.Command{Args: []string{testprog.Build(t, "shortruns"), "truth"}}, "-F", "999")
+	res := s.finish(t)
+	truth, err := strconv.ParseFloat(strings.TrimSpace(string(res.Stderr)), 64)
+	if err != nil || res.Status() != 0 {
+		t.Fatalf("shortruns: %v", res)
+	}
+	r := s.open(t)
+	got := 100 * r.share(t, "cpu", function("make_calls"))
+	t.Logf("make_calls: %.1f %% of the CPU time, by the profile %.1f %%", truth, got)
+	if got < truth-12 || got > truth+12 {
+		t.Errorf("make_calls has %.1f %% of the profile, and used %.1f %% of the CPU time", got, truth)
+	}
+}
+
 // TestHeap: bytes and objects allocated and in use come out near the truth, each with the function that allocated.
 func TestHeap(t *testing.T) {
 	s, _ := compare(t, testprog.Command{Args: []string{testprog.Build(t, "heap")}})

@@ -97,6 +97,7 @@ func behaviours() []behaviour {
 		{name: "output", program: "output"},
 		{name: "exceptions", program: "exceptions"},
 		{name: "callheavy", program: "callheavy", threads: 3},
+		{name: "shortruns", program: "shortruns"},
 		{name: "cxx", program: "cxx", args: []string{"40"}, threads: 5},
 		{name: "atomicwait", program: "atomicwait", intervals: []string{"futex_wait"}},
 		{name: "rust", program: "rust", args: []string{"40"}, threads: 7, intervals: []string{"futex_wait"}},

@@ -16,8 +16,9 @@ import (
 // before favours the end of short runs: nothing can lie behind it.) Where none arrived, because runs are shorter
 // than a signal takes, the weight stays where the next call is made.
 //
-// A signal that found its thread preempted says where the kernel prefers to preempt, too. On a machine with more to do than
-// processors that is nearly all of them; so they count, for little.
+// A signal that found its thread preempted says where the kernel prefers to preempt, too: on a machine with more to do than
+// processors one in four of them names a system call between two functions that take 98 % of the time. They are all there is
+// where no other came; so they count for little, and together never for more than a few that came in time.
 //
 // Where rows are kept apart by thread, a thread's weight goes by the samples of all its process's threads: one that runs on
 // the sampler's processor is mostly met where that preempted it, at the end of a system call.
@@ -54,14 +55,26 @@ type run struct {
 type runSum struct {
 	key  uint64 // origin's number + 1, row; 0: free
 	ns   int64
-	hits int64 // samples that arrived in such runs, times what they count for
+	hits int64 // samples that arrived in such runs in time
+	late int64 // samples that arrived and found their thread preempted
 }
 
-// What a sample counts for that arrived in time, and one that found its thread preempted.
+// What a sample counts for that arrived in time; one that found its thread preempted, at most; and all of those of an origin
+// together, at most. With so few of the better kind, chance makes errors as large as the bias of the other.
 const (
-	inTime    = 8
-	preempted = 1
+	inTime        = 1 << 20
+	preempted     = inTime / 8
+	allPreempted  = 16 * inTime
+	mostPreempted = allPreempted / preempted
 )
+
+// hits is what a place's samples count for, late being all of its origin's that found their thread preempted.
+func (a *arrived) hits(late int64) int64 {
+	if late > mostPreempted {
+		return a.inTime*inTime + a.late*allPreempted/late
+	}
+	return a.inTime*inTime + a.late*preempted
+}
 
 func (rs *runs) number(o origin) int32 {
 	r := &rs.recent[(o.began^o.began>>8)%256]
@@ -127,21 +140,25 @@ func (rs *runs) sample(c *Collector, e *trace.Event, proc trace.ProcID, row int3
 	n := rs.number(o)
 	s := rs.sum(n, row)
 	s.ns += max(e.CPU, 0)
-	counts := int64(inTime)
-	if late {
+	switch count := int64(max(e.Count, 1)); {
+	case !late:
+		s.hits += count
+	case e.Flags&trace.FlagPreempted != 0:
+		s.late += count
+		fallthrough
+	default:
 		rs.list[n].late += max(e.CPU, 0)
-		if counts = preempted; e.Flags&trace.FlagPreempted == 0 {
-			return
-		}
 	}
-	s.hits += counts * int64(max(e.Count, 1))
 }
 
 // arrivals are the samples that arrived in runs of one origin, of whichever thread.
 type arrivals struct {
-	at  map[site]int64
-	all int64
+	at   map[site]arrived
+	late int64
 }
+
+// arrived are those at one place.
+type arrived struct{ inTime, late int64 }
 
 // share moves weight. The result does not depend on the order of maps.
 func (rs *runs) share(c *Collector) {
@@ -150,19 +167,23 @@ func (rs *runs) share(c *Collector) {
 	came := map[origin]*arrivals{}
 	for i := range sums {
 		s := &sums[i]
-		if s.hits == 0 {
+		if s.hits == 0 && s.late == 0 {
 			continue
 		}
 		o := rs.list[s.key>>32-1].origin
 		o.thread = 0
 		a := came[o]
 		if a == nil {
-			a = &arrivals{at: map[site]int64{}}
+			a = &arrivals{at: map[site]arrived{}}
 			came[o] = a
 		}
 		row := &c.rows[uint32(s.key)]
-		a.at[site{row.Stack, row.Hook}] += s.hits
-		a.all += s.hits
+		at := site{row.Stack, row.Hook}
+		here := a.at[at]
+		here.inTime += s.hits
+		here.late += s.late
+		a.at[at] = here
+		a.late += s.late
 	}
 	order := make([]int32, len(rs.list))
 	of := make([][]runSum, len(rs.list))
@@ -201,9 +222,16 @@ func (rs *runs) share(c *Collector) {
 		slices.SortFunc(places, func(a, b site) int {
 			return cmp.Or(cmp.Compare(a.stack, b.stack), cmp.Compare(a.hook, b.hook))
 		})
-		hits := by.all
+		var hits int64
+		for _, here := range by.at {
+			hits += here.hits(by.late)
+		}
 		for _, at := range places { // what is left over the samples that are left: sums stay exact
-			n := by.at[at]
+			here := by.at[at]
+			n := here.hits(by.late)
+			if n == 0 { // one of very many
+				continue
+			}
 			part := int64(float64(left) * (float64(n) / float64(hits)))
 			left -= part
 			hits -= n
