@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/hbtrace/hbtrace/visualize/page"
@@ -44,6 +45,9 @@ To send a recording to somebody as a page: hbtrace export --html page.html`,
 	return c
 }
 
+// viewMemory is what a page's process is to need at most: near it garbage is collected rather than left lying.
+const viewMemory = 900 << 20
+
 func view(cmd *cobra.Command, path string, o viewOptions) error {
 	if o.port < 0 || o.port > 65535 {
 		return fmt.Errorf("view: --port %d: give one from 1 to 65535, or 0 for a free one", o.port)
@@ -57,6 +61,7 @@ func view(cmd *cobra.Command, path string, o viewOptions) error {
 	if o.perfetto {
 		return errors.Join(viewPerfetto(ctx, cmd, src, o), src.done())
 	}
+	debug.SetMemoryLimit(viewMemory)
 	m := page.New(src)
 	server, err := page.Listen(m, o.port)
 	if err != nil {

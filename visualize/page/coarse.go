@@ -2,6 +2,9 @@
 // resolution are added up, per thread, within stretches of that length: pieces of equal state, place and, for waits, of
 // equal object, owner and releaser become one. Sums stay right to that resolution; what is lost is the order within a stretch.
 // The resolution doubles until what there is fits, and what comes later is coarsened likewise. The page says which it is.
+//
+// Where a recording has so many places that this would leave less than two thousand stretches, places give way instead: those that
+// have less than a share of a state's time in a stretch become "no place known". How much time that is, the page says too.
 
 package page
 
@@ -12,9 +15,12 @@ import (
 )
 
 // What a Model keeps at most, of all threads together, where coarsening can achieve that: some 500 MB.
-type most struct{ pieces, allocs, spans int }
+type most struct {
+	pieces, allocs, spans int
+	stretches             int64 // into which a recording is divided at least, before places give way
+}
 
-var mostKept = most{pieces: 3 << 20, allocs: 1 << 20, spans: 4 << 20}
+var mostKept = most{pieces: 3 << 20, allocs: 1 << 20, spans: 4 << 20, stretches: 2048}
 
 // recent is the time, in ns, at the end of what was read in which nothing is coarsened: releases and waits that belong
 // together come in any order.
@@ -49,7 +55,27 @@ func (m *Model) bound() {
 // finest is the first resolution: what a screen cannot show of the whole recording.
 func (m *Model) finest() int64 { return max(1, int64(m.to-m.from)>>16) }
 
-// coarsen makes three quarters of what may be kept of n pieces, or less.
+// coarser takes the next step: false where there is none.
+func (m *Model) coarser() bool {
+	length := int64(m.to - m.from)
+	switch {
+	case m.res < m.finest():
+		m.res = m.finest()
+	case 2*m.res <= length/m.most.stretches:
+		m.res *= 2
+	case m.share == 0:
+		m.share = 1.0 / 16
+	case m.share < 1.0/4:
+		m.share *= 2
+	case m.res < length:
+		m.res *= 2
+	default:
+		return false
+	}
+	return true
+}
+
+// coarsen makes three quarters of what may be kept of n pieces, or less. Queries are answered meanwhile.
 func (m *Model) coarsen(n int) {
 	before := int64(0)
 	for _, t := range m.threads {
@@ -58,26 +84,21 @@ func (m *Model) coarsen(n int) {
 		}
 	}
 	before -= recent
-	for n > m.most.pieces/4*3 {
-		if m.res > 0 && m.coarsened == m.res {
-			if m.res >= int64(m.to-m.from) {
-				m.most.pieces = 2 * n // places, not time, are what there is too much of
-				break
-			}
-			m.res *= 2
-		}
-		m.res = max(m.res, m.finest())
-		for _, t := range m.threads {
-			m.resolve(t, before)
+	for _, t := range m.threads {
+		m.resolve(t, before)
+	}
+	for again := m.res == 0; n > m.most.pieces/4*3; again = true {
+		if again && !m.coarser() {
+			m.most.pieces = 2 * n // so many threads
+			break
 		}
 		n = 0
 		for _, t := range m.threads {
-			t.coarsen(m.res, before)
+			m.doubt.Displaced += t.coarsen(m.res, before, m.share)
 			n += len(t.pieces)
+			m.breathe()
 		}
-		m.coarsened = m.res
 	}
-	m.coarsened = 0 // what comes now is fine again
 	for _, t := range m.threads {
 		old := slices.IndexFunc(t.releases, func(r release) bool { return r.at >= before-releasesKept })
 		if old < 0 {
@@ -110,8 +131,17 @@ type pieceKey struct {
 	certain, waited                                  bool
 }
 
-// coarsen adds up the pieces that end before a time and are shorter than res.
-func (t *thread) coarsen(res, before int64) {
+// breathe lets queries in.
+func (m *Model) breathe() {
+	m.naming.Unlock()
+	m.mu.Unlock()
+	m.mu.Lock()
+	m.naming.Lock()
+}
+
+// coarsen adds up the pieces that end before a time and are shorter than res. What has less than a share of a state's time in a
+// stretch loses its place; it returns how much time that is.
+func (t *thread) coarsen(res, before int64, share float64) (displaced int64) {
 	old, waits := t.pieces, t.waits
 	t.pieces, t.waits, t.sums, t.counts = make([]piece, 0, len(old)/2), nil, nil, nil
 	total, counted := t.total, t.counted
@@ -126,7 +156,12 @@ func (t *thread) coarsen(res, before int64) {
 	stretch, at := int64(-1), int64(0)
 	var sums []piece // of the stretch; their waits are those of the first of each
 	index := map[pieceKey]int{}
+	var ofState [states]int64
 	put := func() {
+		if share > 0 {
+			sums = displace(sums, &ofState, share, waits, &displaced)
+		}
+		ofState = [states]int64{}
 		for _, p := range sums { // one behind the other
 			p.start, p.end = at, at+p.end-p.start
 			at = p.end
@@ -153,6 +188,7 @@ func (t *thread) coarsen(res, before int64) {
 			put()
 			stretch, at = s, p.start
 		}
+		ofState[p.state] += p.end - p.start
 		k := pieceKey{state: p.state, site: p.site, late: p.late}
 		if p.wait != 0 {
 			w := &waits[p.wait-1]
@@ -166,14 +202,7 @@ func (t *thread) coarsen(res, before int64) {
 			continue
 		}
 		s := &sums[j]
-		if p.wait != 0 {
-			w := &waits[s.wait-1]
-			w.longest = max(w.longestOf(s), waits[p.wait-1].longestOf(&p))
-			w.release = -1
-			w.flags &= trace.FlagCertain
-		}
-		s.end += p.end - p.start
-		s.n += p.n + 1
+		s.add(&p, waits)
 	}
 	put()
 	t.total, t.counted = total, counted
@@ -185,6 +214,46 @@ func (t *thread) coarsen(res, before int64) {
 			}
 		}
 	}
+	return displaced
+}
+
+// add adds another piece to one.
+func (p *piece) add(x *piece, waits []wait) {
+	if p.wait != 0 && x.wait != 0 {
+		w := &waits[p.wait-1]
+		w.longest = max(w.longestOf(p), waits[x.wait-1].longestOf(x))
+		w.release = -1
+		w.flags &= trace.FlagCertain
+	}
+	p.end += x.end - x.start
+	p.n += x.n + 1
+}
+
+// displace takes their places from pieces that have less than a share of their state's time, and makes those of a state one.
+func displace(sums []piece, ofState *[states]int64, share float64, waits []wait, displaced *int64) []piece {
+	var small [states]int // index into the result + 1
+	kept := sums[:0]
+	for _, p := range sums {
+		ns := p.end - p.start
+		if float64(ns) >= share*float64(ofState[p.state]) {
+			kept = append(kept, p)
+			continue
+		}
+		if p.site != 0 {
+			*displaced += ns
+		}
+		p.site, p.late = 0, 0
+		if p.wait != 0 {
+			waits[p.wait-1] = wait{release: -1, resolved: true, longest: waits[p.wait-1].longestOf(&p)}
+		}
+		if i := small[p.state]; i > 0 {
+			kept[i-1].add(&p, waits)
+			continue
+		}
+		kept = append(kept, p)
+		small[p.state] = len(kept)
+	}
+	return kept
 }
 
 // longestOf is the longest of what was added up in the piece of a wait.

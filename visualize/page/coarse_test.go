@@ -44,7 +44,7 @@ func TestCoarsened(t *testing.T) {
 		t.Fatalf("resolution %d, calls from %d ns on: nothing had to be coarsened", fine.res, fine.spanFloor)
 	}
 	m := New(src)
-	m.most = most{pieces: 70_000, allocs: 8_000, spans: 10_000}
+	m.most = most{pieces: 70_000, allocs: 8_000, spans: 10_000, stretches: 1}
 	if err := m.Read(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +62,9 @@ func TestCoarsened(t *testing.T) {
 		}
 	}
 	t.Logf("%d pieces of %d, resolution %v ns; %d allocations; %d calls, %d too thin", pieces, before, m.res, allocs, m.spanCount, m.doubt.ThinSpans)
+	if m.share != 0 || m.doubt.Displaced != 0 {
+		t.Errorf("%d ns lost their places", m.doubt.Displaced)
+	}
 	if pieces > 70_000 || allocs > 8_000 || m.spanCount > 10_000 {
 		t.Errorf("%d pieces of %d, %d allocations, %d calls were kept", pieces, before, allocs, m.spanCount)
 	}
@@ -90,5 +93,40 @@ func TestCoarsened(t *testing.T) {
 	}
 	if got, want := byState(lanes), byState(all); got != want {
 		t.Errorf("lanes sum to %v, want %v", got, want)
+	}
+}
+
+// TestDisplaced: where a recording has more places than there is room for, times by thread and state are still what they are.
+func TestDisplaced(t *testing.T) {
+	src := synthetic.New(200_000, 8)
+	fine, m := read(t, src), New(src)
+	m.most = most{pieces: 30_000, allocs: 8_000, spans: 10_000, stretches: 512}
+	if err := m.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check(t, m)
+	pieces := 0
+	var nowhere, before int64
+	for i, th := range m.threads {
+		if pieces += len(th.pieces); th.total != fine.threads[i].total || th.counted != fine.threads[i].counted {
+			t.Errorf("thread %d: total %v of %d, want %v of %d", i, th.total, th.counted, fine.threads[i].total, fine.threads[i].counted)
+		}
+		for _, p := range th.pieces {
+			if p.site == 0 && p.state != off {
+				nowhere += p.end - p.start
+			}
+		}
+		for _, p := range fine.threads[i].pieces {
+			if p.site == 0 && p.state != off {
+				before += p.end - p.start
+			}
+		}
+	}
+	t.Logf("%d pieces, resolution %d ns, share %v, %d ns without a place", pieces, m.res, m.share, nowhere)
+	if pieces > 30_000 || m.res > int64(m.to-m.from)/512 && m.share < 0.25 {
+		t.Errorf("%d pieces, resolution %d ns of %d, share %v", pieces, m.res, m.to-m.from, m.share)
+	}
+	if nowhere == 0 || nowhere-before != m.doubt.Displaced {
+		t.Errorf("%d ns have no place, %d had none before; %d are said to have lost it", nowhere, before, m.doubt.Displaced)
 	}
 }

@@ -43,10 +43,11 @@ type Model struct {
 	failed  error
 
 	// What is kept at most, and what was done for that (coarse.go): resolutions in ns, 0 where nothing was coarsened.
-	most                     most
-	res, coarsened, allocRes int64
-	spanFloor                int64 // ns; shorter calls are not kept
-	spanCount                int
+	most          most
+	res, allocRes int64
+	share         float64
+	spanFloor     int64 // ns; shorter calls are not kept
+	spanCount     int
 
 	// naming serialises what gives names to sites: frames.Table is not safe for concurrent use, and spans.Builder
 	// shares it with queries.
@@ -69,6 +70,7 @@ type doubt struct {
 	Clipped   uint64 `json:"clipped"`   // intervals that overlap what was seen before
 	Lost      uint64 `json:"lost"`      // records, as the stream says
 	ThinSpans uint64 `json:"thinSpans"` // calls too short to be kept
+	Displaced int64  `json:"displaced"` // ns of pieces whose place was not kept, of many in a long recording
 }
 
 // New makes a model of src, to be filled by [Model.Read].
@@ -160,13 +162,13 @@ func (m *Model) Read(ctx context.Context) error {
 		m.read++
 		return r.event(e)
 	})
+	m.bound()
 	cover, cerr := r.spans.Close()
 	m.naming.Unlock()
 	for id, c := range cover {
 		_, t := m.thread(id)
 		t.cover = c
 	}
-	m.bound()
 	for _, t := range m.threads {
 		m.doubt.Unplaced += t.flush(m.load)
 		t.spans.finish()

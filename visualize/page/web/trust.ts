@@ -43,6 +43,7 @@ export class Trust implements View {
         card(false, "What is not recorded", `Waits for locks shorter than ${duration(a.lockNs)} and calls shorter than ${duration(a.callNs)} count as running or “ready / short waits”.`,
           a.period > 1 && `One allocation is sampled each ${bytes(a.period)}; sums are estimates without bias.`,
           a.resolution > 0 && `What is shorter than ${duration(a.resolution)} is added up: sums are right, its order is not kept.`,
+          d.displaced > 0 && `${duration(d.displaced)} have no place, because there are too many of them.`,
           d.thinSpans > 0 && `Calls too short to be drawn: ${count(d.thinSpans)}.`, d.clipped > 0 && `Intervals that overlapped others and were cut: ${count(d.clipped)}.`),
       ),
       this.notes(),
