@@ -3,6 +3,11 @@
 // the repository:
 //
 //	go run ./bench/locks [-rounds 400] [-hbtrace FILE] [-flags "…"] [-o FILE]
+//	go run ./bench/locks -rounds 5 tools
+//	go run ./bench/locks -rounds 5 cost
+//
+// tools compares what a contended mutex costs under hbtrace and other tools, and what they show; cost is what the agent takes for
+// each lock and unlock of one that is waited for.
 package main
 
 import (
@@ -49,7 +54,7 @@ type program struct {
 var programs = []program{
 	{"truth.c", []string{"gcc", "-O1", "-g", "-pthread", "-x", "c", "bench/locks/src/truth.c", "-o"},
 		[]string{"mutex", "rwlock", "condvar-inside", "condvar-outside", "semaphore", "barrier", "chain",
-			"pipe", "eventfd", "socketpair", "tcp", "epoll-pipe", "epoll-eventfd"}},
+			"pipe", "eventfd", "socketpair", "tcp", "pipe-later", "epoll-pipe", "epoll-eventfd"}},
 	{"truth.rs", []string{"rustc", "--edition=2021", "-O", "-g", "bench/locks/src/truth.rs", "-o"}, []string{"mutex", "condvar", "park", "mpsc"}},
 	{"truth.cc", []string{"g++", "-std=c++20", "-O1", "-g", "-pthread", "bench/locks/src/truth.cc", "-o"}, []string{"atomic-wait"}},
 }
@@ -68,6 +73,17 @@ func run(rounds int, only, bin string, flags []string, out string) error {
 		if err := command("go", "build", "-o", bin, "./cmd/hbtrace"); err != nil {
 			return err
 		}
+	}
+	if how := flag.Arg(0); how == "tools" || how == "cost" {
+		table, err := compareTools(bin, tmp, rounds, how == "tools")
+		if err != nil {
+			return err
+		}
+		fmt.Print(table)
+		if out != "" {
+			return os.WriteFile(out, []byte(table), 0o644)
+		}
+		return nil
 	}
 	var text strings.Builder
 	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -132,7 +148,7 @@ type result struct {
 	certain, certainRight  int
 	likelyNamed, likelyYes int
 	claimed                float64 // what the likely ones say, summed up
-	holds, taken, takenYes int // waits for a lock whose releaser had taken it at a known place
+	holds, taken, takenYes int     // waits for a lock whose releaser had taken it at a known place
 }
 
 func (r *result) String() string {

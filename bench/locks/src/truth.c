@@ -16,6 +16,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -218,21 +219,34 @@ static int open_channel(void) {
   return (channel[0] = accept(l, NULL, NULL)) < 0;
 }
 static atomic_int taken_turn;
+/* pipe-later: at first another process writes, whom nobody here can name; its rounds come before those of the threads. */
+static int others_rounds;
+static pid_t other_writer(void) {
+  others_rounds = rounds;
+  pid_t child = fork();
+  if (child) return child;
+  uint64_t v = 1;
+  for (int i = 0; i < rounds; i++) {
+    usleep(600);
+    if (write(channel[1], &v, sizeof v) != sizeof v) _exit(1);
+  }
+  _exit(0);
+}
 static void *channel_body(void *arg) {
   int self = (int)(intptr_t)arg, polls = !strncmp(scenario, "epoll", 5), epoll = -1;
   unsigned seed = (unsigned)self + 1;
   struct epoll_event e = {.events = EPOLLIN, .data.ptr = &e};
   if (self == 0 && polls && ((epoll = epoll_create1(0)) < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, channel[0], &e))) exit(1);
-  for (int i = 0; i < rounds; i++) {
+  for (int i = 0; i < others_rounds + rounds; i++) {
     uint64_t v = 1;
     if (self == 0) {
       uint64_t t = now();
       if (polls && epoll_wait(epoll, &e, 1, -1) != 1) exit(1);
       if (polls) waited(self, t, NULL, last);
       if (read(channel[0], &v, sizeof v) != sizeof v) exit(1);
-      if (!polls) waited(self, t, NULL, last);
+      if (!polls) waited(self, t, NULL, i < others_rounds ? 0 : last);
       taken_turn = i + 1;
-    } else if (i % 2 == self - 1) {
+    } else if (i >= others_rounds && i % 2 == self - 1) {
       while (taken_turn < i) usleep(50); /* nobody writes ahead */
       usleep(random_us(&seed, 300, 800));
       last = tid();
@@ -277,12 +291,14 @@ int main(int argc, char **argv) {
   } all[] = {{"mutex", mutex_body, 4},     {"rwlock", rwlock_body, 5}, {"condvar-inside", cond_body, 2},
              {"condvar-outside", cond_body, 2}, {"semaphore", sem_body, 2}, {"barrier", barrier_body, 4},
              {"chain", chain_body, 5},  {"pipe", channel_body, 3}, {"eventfd", channel_body, 3}, {"socketpair", channel_body, 3},
-             {"tcp", channel_body, 3},  {"epoll-pipe", channel_body, 3}, {"epoll-eventfd", channel_body, 3},
+             {"tcp", channel_body, 3},  {"pipe-later", channel_body, 3}, {"epoll-pipe", channel_body, 3}, {"epoll-eventfd", channel_body, 3},
              {"pool-inside", pool_body, TAKERS + PUTTERS}, {"pool-outside", pool_body, TAKERS + PUTTERS},
              {"pool-semaphore", pool_body, TAKERS + PUTTERS}};
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
     if (strcmp(all[k].name, scenario)) continue;
     if (all[k].body == channel_body && open_channel()) return 1;
+    pid_t other = strcmp(scenario, "pipe-later") ? 0 : other_writer();
+    if (other < 0) return 1;
     inside = !strstr(scenario, "outside");
     sem_init(&sem, 0, 0);
     pthread_barrier_init(&barrier, NULL, (unsigned)all[k].threads);
@@ -294,6 +310,7 @@ int main(int argc, char **argv) {
       pthread_setname_np(t[i], name);
     }
     for (int i = 0; i < all[k].threads; i++) pthread_join(t[i], NULL);
+    if (other && waitpid(other, NULL, 0) != other) return 1;
     FILE *f = fopen(argv[3], "w");
     if (!f) return 1;
     for (int i = 0; i < all[k].threads; i++)
