@@ -22,8 +22,9 @@ type recording struct {
 	damage  error
 	symbols *symbols.Resolver // nil: the file has all symbols
 
-	line  *progress // where to show how far a reading of the events is; nil: nowhere
-	doing string    // what it is read for
+	line  *progress     // where to show how far a reading of the events is; nil: nowhere
+	doing string        // what it is read for
+	after time.Duration // how long it may take before that is shown
 }
 
 var _ trace.BatchSource = (*recording)(nil)
@@ -107,7 +108,7 @@ func (r *recording) EventBatches(f func([]trace.Event, func()) error) error {
 	begun, shown := time.Now(), false
 	all, read := max(r.Stats().Events, 1), uint64(0)
 	err := r.Reader.EventBatches(func(events []trace.Event, done func()) error {
-		if read += uint64(len(events)); time.Since(begun) > showAfter {
+		if read += uint64(len(events)); time.Since(begun) > r.after {
 			shown = true
 			r.line.show("%s: %d %% of %d events", r.doing, min(100, 100*read/all), all)
 		}
@@ -123,7 +124,9 @@ func (r *recording) EventBatches(f func([]trace.Event, func()) error) error {
 const showAfter = time.Second
 
 // shows makes readings of the events from here on tell on a line how far they are.
-func (r *recording) shows(line *progress, doing string) { r.line, r.doing = line, doing }
+func (r *recording) shows(line *progress, doing string) {
+	r.line, r.doing, r.after = line, doing, showAfter
+}
 
 // unharmed keeps damage for later.
 func (r *recording) unharmed(err error) error {
