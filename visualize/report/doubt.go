@@ -59,10 +59,10 @@ func (f *facts) doubts(brief bool) []doubtLine {
 		share(d.Unsymbolised, "without a symbol")
 		share(d.NoStack, "without a stack")
 		if cpu := f.weights.Total[weigh.CPU]; d.LateCPU > 0 && cpu > 0 {
-			c = append(c, number.Percent(float64(d.LateCPU), float64(cpu))+" of CPU time sampled late, at the next call")
+			c = append(c, number.Percent(float64(d.LateCPU), float64(cpu))+" of CPU time counted at the next call, and charged to it: no sample fell into such work")
 		}
 		if cpu := f.weights.Total[weigh.CPU]; d.SharedCPU > 0 && cpu > 0 {
-			c = append(c, number.Percent(float64(d.SharedCPU), float64(cpu))+" noticed late and placed by other samples of the same runs of work")
+			c = append(c, number.Percent(float64(d.SharedCPU), float64(cpu))+" of CPU time counted at the next call, and divided among functions by the samples inside such work")
 		}
 	}
 	line("samples", false, c)
