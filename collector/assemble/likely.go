@@ -101,7 +101,7 @@ func (s *candidates) add(x *release) {
 
 // Joins err, and learning from them makes them surer of themselves than they may be. These are fitted to what the kernel
 // saw in the pools of bench/locks (six waiters, three who signal; docs/design/chains.md has the figures): without them waits
-// said 0.82 and were right in 0.74 of cases.
+// said 0.81 to 0.88 and were right in 0.69 to 0.78 of cases.
 const (
 	leastLeft = 0.2 // the weight of a release that seems to have ended others' waits
 	temper    = 0.7 // exponent of a candidate's weight

@@ -146,7 +146,7 @@ func (a *Assembler) join(t *thread, hook hooks.Info, space uint32, e *trace.Even
 		if e.Releaser != 0 {
 			e.Flags |= trace.FlagCertain
 		}
-	case hook.ID == hooks.PthreadJoin || hook.ID == hooks.PthreadTimedjoinNp || hook.ID == hooks.PthreadClockjoinNp:
+	case hook.ID == hooks.PthreadJoin || hook.ID == hooks.PthreadTimedjoinNp || hook.ID == hooks.PthreadClockjoinNp || hook.ID == hooks.ThrdJoin:
 		if e.Releaser != 0 {
 			e.Flags |= trace.FlagCertain
 		} else if t.proc != nil {

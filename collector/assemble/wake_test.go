@@ -50,6 +50,8 @@ func TestJoins(t *testing.T) {
 		{"barrier, named", hooks.PthreadBarrierWait, 0, 3, nil, nil, 3, 1_999_000, true},
 		{"barrier, not named", hooks.PthreadBarrierWait, 0, 0, []rel{{3, 1_500_000}}, nil, 0, 0, false},
 		{"join, named", hooks.PthreadJoin, 0, 2, nil, nil, 2, 1_999_000, true},
+		{"join of C11, named", hooks.ThrdJoin, 0, 2, nil, nil, 2, 1_999_000, true},
+		{"join of C11, one exit", hooks.ThrdJoin, 0, 0, nil, []rel{{2, 1_500_000}}, 2, 1_500_000, true},
 		{"join, one exit", hooks.PthreadJoin, 0, 0, nil, []rel{{2, 1_500_000}}, 2, 1_500_000, true},
 		{"join, two exits", hooks.PthreadJoin, 0, 0, nil, []rel{{2, 1_500_000}, {3, 1_900_000}}, 3, 1_900_000, false},
 		{"join, exit after", hooks.PthreadJoin, 0, 0, nil, []rel{{2, to + 1}}, 0, 0, false},
