@@ -189,7 +189,7 @@ static HB_NOINLINE void hb_thread_leave(struct hb_tls *t, int process_too) {
   struct hb_thread *s = t->slot;
   if (!s || !hb_load_relaxed(&hb.on) || !hb_load_relaxed(&hb.wiped->alive)) return;
   if ((uint32_t)hb_sys1(HB_SYS_gettid, 0) != s->tid) return;
-  struct hb_block b = {0, 0, 0};
+  struct hb_block b = {0, 0, 0, 0};
   uint32_t x = t->rest, slot = (uint32_t)(s - hb.threads);
   if (!hb_cas_seq(&s->state, &x, (uint32_t)HB_EXITED)) {
     if (x == HB_BLOCKED) hb_store_release(&s->state, (uint32_t)HB_EXITED); /* leaving from inside a handler or a cancelled call */

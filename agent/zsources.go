@@ -47,10 +47,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "9c94b0f5b87b132d9dcf1ba822b62e0a072e0caf3b9499fd0f3799d99f3b08d9"
+const sourcesSHA256 = "68731ef41ff88a4ed9a8be46a15a49a0c67bdcca971cea11ff322937030df266"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "7af86e0895118f29effb80078088b72da5457a0030888336c1fbc207474a4a1d",
+	"agent/hbagent_linux_amd64.so": "c43e90b32993d8ef5fcdd13938fb9470b14eaf291201ee88cf72f13d156b8816",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -38,6 +38,7 @@ HB_INLINE void hb_call_enter(struct hb_call *c, uint32_t hook, uint64_t object, 
     hb_sample_point(t, hook, 0, frame);
     c->stamp = hb_stamp();
   }
+  c->stamp -= c->block.waited;
   if (!c->block.passive) hb_self()->outer_stamp = c->stamp;
 }
 

@@ -71,6 +71,7 @@ static void hb_wait_begin(struct hb_wait *w, uint32_t hook, uint64_t object, uin
   hb_block_enter(t, s, &w->block, frame);
   w->stamp = hb_stamp();
   if (HB_UNLIKELY(hb_point_near(t, w->stamp))) hb_sample_point(t, hook, 0, frame);
+  w->stamp -= w->block.waited;
   if (!w->block.passive) t->outer_stamp = w->stamp;
 }
 

@@ -39,6 +39,7 @@ struct hb_block {
   uintptr_t prev_outer;
   uint32_t passive; /* nested or bypassed: leave does not touch the state */
   uint32_t unmask;  /* our signal was masked for the call and is to be unmasked */
+  uint64_t waited;  /* stamps for which it waited for a signal of ours that was on its way: to the program a part of the call */
 };
 
 static void hb_emit_unwound(struct hb_tls *t, struct hb_thread *s);
@@ -97,7 +98,8 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, uin
   if (!b->passive) t->outer_sp = sp;
   if (b->unmask) old |= ours;
   hb_sys4(HB_SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &old, NULL, 8);
-  t->left_stamp += hb_stamp() - from; /* the run of work before the call lasted no longer for that */
+  b->waited = hb_stamp() - from;
+  t->left_stamp += b->waited; /* the run of work before the call lasted no longer for that */
 }
 
 /* hook path; `frame` is the wrapper's frame address */
@@ -107,6 +109,7 @@ HB_INLINE void hb_block_enter(struct hb_tls *t, struct hb_thread *s, struct hb_b
   b->prev_outer = t->outer_sp;
   b->passive = 0;
   b->unmask = 0;
+  b->waited = 0;
   t->proxy_depth++;
   t->outer_sp = sp;
   hb_compiler_barrier(); /* a handler between here and the CAS must see outer_sp */
