@@ -257,6 +257,7 @@ func (s *session) housekeeping(begun time.Time) {
 	if now.Sub(s.lastRefresh) >= refreshEvery {
 		s.lastRefresh = now
 		s.asm.Refresh()
+		s.lookAtUsage()
 		s.lookForDeadlocks()
 	}
 	if now.Sub(s.lastStore) >= storeEvery {

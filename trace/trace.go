@@ -41,11 +41,12 @@ const (
 	KindLost                        // Count records of this thread were lost before this moment
 	KindOff                         // interval [Start, Time]: off its CPU, as the kernel saw it (recorded with privileges only). Not in its thread's order: may be stored late, Same is 0
 	KindHold                        // interval [Start, Time]: had Object, for which others waited when it let go; Stack and Hook are where it took it. Not in its thread's order: Same is 0
+	KindUsage                       // interval [Start, Time]: what the kernel counted of the thread in it: Size minor and Weight major page faults, Object voluntary and Object2 involuntary context switches. Not in its thread's order
 )
 
 // Beside says that events of a kind stand beside their thread's own account: in no order with its other events, and no
 // part of where its time went.
-func (k Kind) Beside() bool { return k == KindOff || k == KindHold }
+func (k Kind) Beside() bool { return k == KindOff || k == KindHold || k == KindUsage }
 
 // Flags of an event.
 type Flags uint16

@@ -115,6 +115,8 @@ type Assembler struct {
 	left    wakes     // waits for conditions that have ended: see joinLeavers
 	offs    offs
 
+	usageAfter trace.ThreadID // the last one that Usages asked about
+
 	recent  [recentThreads]recentThread
 	frames  frameCache
 	event   trace.Event // what interpretRecord makes

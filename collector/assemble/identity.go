@@ -48,6 +48,8 @@ type thread struct {
 	cpuKnown  bool   // cpuBase and cpuLast are set
 	final     *slotState
 	woken     woken // see join
+	used      Usage // as of the last look
+	usedAt    trace.Ns
 
 	// merge
 	run    trace.Event

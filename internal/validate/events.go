@@ -62,6 +62,7 @@ var allowed = map[trace.Kind]fields{
 	trace.KindLost:        fMerge | fStart,
 	trace.KindOff:         fObject | fObject2 | fSize | fResult | fReleaser | fRelease | fStart,
 	trace.KindHold:        fObject | fStart,
+	trace.KindUsage:       fObject | fObject2 | fSize | fStart,
 }
 
 func (c *checker) event(e *trace.Event) {
@@ -93,7 +94,11 @@ func (c *checker) event(e *trace.Event) {
 	}
 	if e.Kind.Beside() {
 		c.eventFields(e, may, bad)
-		c.off(e, bad)
+		if e.Kind != trace.KindUsage {
+			c.off(e, bad)
+		} else if e.Stack != 0 || e.Object|e.Object2|e.Size|e.Weight == 0 {
+			bad("counts nothing, or at a place")
+		}
 		s.events--
 		return
 	}

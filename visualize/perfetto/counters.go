@@ -1,4 +1,4 @@
-// Counters per process and per thread: CPU, time ready to run, allocation rate, memory in use, lock waiting and loss,
+// Counters per process and per thread: CPU, time ready to run, allocation rate, memory in use, lock waiting, loss, page faults and context switches,
 // summed up in equal buckets of the recording.
 
 package perfetto
@@ -35,15 +35,21 @@ const (
 	counterLive
 	counterWait
 	counterLost
+	counterMinor
+	counterMajor
+	counterVoluntary
+	counterInvoluntary
 	counterKinds
 )
 
 var counterNames = [counterKinds][2]string{
 	{"CPU", "%"}, {"ready to run", "%"}, {"allocated", "bytes/s"}, {"live", "bytes"}, {"lock wait", "ms/s"}, {"records lost", ""},
+	{"minor page faults", "/s"}, {"major page faults", "/s"}, {"voluntary context switches", "/s"}, {"involuntary context switches", "/s"},
 }
 
 // perThread are the kinds that threads have, too.
-var perThread = [counterKinds]bool{counterCPU: true, counterReady: true, counterAlloc: true, counterWait: true}
+var perThread = [counterKinds]bool{counterCPU: true, counterReady: true, counterAlloc: true, counterWait: true, counterLost: true,
+	counterMinor: true, counterMajor: true, counterVoluntary: true, counterInvoluntary: true}
 
 // series are the sums of one process or thread, by bucket; nil where nothing was counted.
 type series struct {
@@ -219,6 +225,12 @@ func (c *counters) add(e *trace.Event) {
 		if could != 0 && could < e.Time {
 			c.count(c.counted(e.Thread), counterReady, could, e.Time, float64(e.Time-could))
 		}
+	case trace.KindUsage:
+		t := c.counted(e.Thread)
+		c.count(t, counterMinor, e.Start, e.Time, float64(e.Size))
+		c.count(t, counterMajor, e.Start, e.Time, float64(e.Weight))
+		c.count(t, counterVoluntary, e.Start, e.Time, float64(e.Object))
+		c.count(t, counterInvoluntary, e.Start, e.Time, float64(e.Object2))
 	case trace.KindLost:
 		c.count(c.counted(e.Thread), counterLost, e.Time, e.Time, float64(e.Count))
 	}
@@ -229,7 +241,7 @@ func (s *series) value(k counterKind, sum float64) float64 {
 	switch k {
 	case counterCPU, counterReady:
 		return 100 * sum / float64(s.bucketNs)
-	case counterAlloc:
+	case counterAlloc, counterMinor, counterMajor, counterVoluntary, counterInvoluntary:
 		return sum * 1e9 / float64(s.bucketNs)
 	case counterWait:
 		return sum * 1e3 / float64(s.bucketNs)

@@ -114,6 +114,51 @@ func rows(rs [][]string) string {
 	return strings.Join(ls, "\n")
 }
 
+// TestUsageInTraceProcessor: what the kernel counted of threads becomes counters of theirs and of their process, which give back
+// the sums; so does what was lost.
+func TestUsageInTraceProcessor(t *testing.T) {
+	const ms = trace.Ns(1e6)
+	b := tracetest.New()
+	p := b.AddProcess(trace.Process{PID: 1, Exe: "/bin/x"})
+	first, second := b.AddThread(trace.Thread{Proc: p, TID: 1, Name: "first"}), b.AddThread(trace.Thread{Proc: p, TID: 2, Name: "second"})
+	at := b.Meta().StartNs
+	b.Meta().EndNs = at + 4000*ms
+	usage := func(th trace.ThreadID, from, to trace.Ns, minor, major, voluntary, involuntary uint64) {
+		b.Add(trace.Event{Kind: trace.KindUsage, Flags: trace.FlagNoStack, Thread: th, Start: at + from*ms, Time: at + to*ms, Count: 1,
+			Size: minor, Weight: major, Object: voluntary, Object2: involuntary})
+	}
+	b.Sample(first, at+900*ms, 10*int64(ms), "main")
+	usage(first, 0, 1000, 5000, 0, 100, 20)
+	usage(first, 1000, 3000, 4000, 6, 0, 0)
+	b.Add(trace.Event{Kind: trace.KindLost, Flags: trace.FlagNoStack, Thread: second, Time: at + 1500*ms, Start: at + 1500*ms, Count: 9})
+	usage(second, 1000, 2000, 1000, 0, 300, 0)
+	path := file(t, b.Source(), Options{})
+	got := perfettotest.CheckQuery(t, path,
+		`select th.name, t.name, t.unit, group_concat(((c.ts - (select min(ts) from counter)) / 1000000) || ' ms: ' || cast(round(value) as int), ', ') from counter c
+		 join thread_counter_track t on c.track_id = t.id join thread th using (utid) where t.name glob '*faults' or t.name glob '*switches' or t.name glob '*lost'
+		 group by t.id order by th.name, t.name`,
+		`select t.name, cast(round(max(value)) as int) from counter c join process_counter_track t on c.track_id = t.id
+		 where t.name glob '*faults' or t.name glob '*switches' or t.name glob '*lost' group by t.id order by t.name`)
+	const want = `first | involuntary context switches | /s | 0 ms: 20, 1000 ms: 0
+first | major page faults | /s | 0 ms: 0, 1000 ms: 3, 3000 ms: 0
+first | minor page faults | /s | 0 ms: 5000, 1000 ms: 2000, 3000 ms: 0
+first | voluntary context switches | /s | 0 ms: 100, 1000 ms: 0
+second | minor page faults | /s | 0 ms: 0, 1000 ms: 1000, 2000 ms: 0
+second | records lost | [NULL] | 0 ms: 0, 1500 ms: 9, 1510 ms: 0
+second | voluntary context switches | /s | 0 ms: 0, 1000 ms: 300, 2000 ms: 0`
+	if rows(got[0]) != want {
+		t.Errorf("threads:\n%s\nwant\n%s", rows(got[0]), want)
+	}
+	const sums = `involuntary context switches | 20
+major page faults | 3
+minor page faults | 5000
+records lost | 9
+voluntary context switches | 300`
+	if rows(got[1]) != sums {
+		t.Errorf("the process:\n%s\nwant\n%s", rows(got[1]), sums)
+	}
+}
+
 // TestDemoInTraceProcessor asks the real one what it made of the demo.
 func TestDemoInTraceProcessor(t *testing.T) {
 	path := file(t, synthetic.Demo(), Options{})

@@ -31,7 +31,7 @@ type facts struct {
 	edges   []*edge           // by total
 	folded  uint64            // waits that no edge is kept for
 	foldedN int64             // ns of them
-	kinds   [trace.KindHold + 1]uint64
+	kinds   [trace.KindUsage + 1]uint64
 	named   map[string]int // threads by name
 	odd     uint64         // events of no known kind
 	blame   *blame.Result  // nil: the view does not ask

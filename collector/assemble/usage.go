@@ -1,0 +1,56 @@
+// usage.go turns what the kernel counts of each thread into events of how much that was since the last look.
+package assemble
+
+import "github.com/hbtrace/hbtrace/trace"
+
+// Usage is what the kernel counted of a thread since its beginning.
+type Usage struct {
+	MinorFaults, MajorFaults uint64 // page faults without and with a read from a disk
+	Voluntary, Involuntary   uint64 // context switches: to wait, and to make room
+}
+
+// Usages asks for the usage of threads that have recorded something since they were asked about last, most of them at a call: the next
+// call goes on where this one ended. ask gets a thread's numbers, in its process's numbering; where it says no, the thread
+// is gone or cannot be found. now is CLOCK_MONOTONIC.
+func (a *Assembler) Usages(now trace.Ns, most int, ask func(pid, tid int) (Usage, bool)) {
+	list := a.byUID(nil)
+	first := 0
+	for first < len(list) && list[first].meta.ID <= a.usageAfter {
+		first++
+	}
+	for i := range list {
+		t := list[(first+i)%len(list)]
+		if !t.started || t.exited || t.proc == nil || t.proc.isGone || t.seen <= t.usedAt {
+			continue
+		}
+		if most == 0 {
+			return
+		}
+		most--
+		a.usageAfter = t.meta.ID
+		u, ok := ask(t.proc.meta.PID, t.meta.TID)
+		if !ok {
+			continue
+		}
+		start := t.usedAt
+		if start == 0 {
+			start = t.meta.Start
+		}
+		before := t.used
+		t.used, t.usedAt = u, now
+		since := Usage{
+			more(u.MinorFaults, before.MinorFaults), more(u.MajorFaults, before.MajorFaults),
+			more(u.Voluntary, before.Voluntary), more(u.Involuntary, before.Involuntary),
+		}
+		if since == (Usage{}) || start <= 0 || start >= now {
+			continue
+		}
+		a.deliver(&trace.Event{
+			Kind: trace.KindUsage, Flags: trace.FlagNoStack, Thread: t.meta.ID, Start: start, Time: now, Count: 1,
+			Size: since.MinorFaults, Weight: since.MajorFaults, Object: since.Voluntary, Object2: since.Involuntary,
+		})
+	}
+}
+
+// more is by how much a counter has grown; 0 where it is another thread's meanwhile.
+func more(now, before uint64) uint64 { return max(now, before) - before }

@@ -1,0 +1,67 @@
+// usage.go reads what the kernel counts of threads: page faults and context switches.
+package collector
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+
+	"github.com/hbtrace/hbtrace/collector/assemble"
+	"github.com/hbtrace/hbtrace/segment"
+	"github.com/hbtrace/hbtrace/trace"
+)
+
+// mostUsages bounds what a look costs: some 30 us a thread. Of more threads that ran, each is looked at every so many seconds.
+const mostUsages = 64
+
+// lookAtUsage takes up what threads that ran used since the last look. The last second of a thread's life is missing: its
+// counters go with it.
+func (s *session) lookAtUsage() {
+	s.asm.Usages(trace.Ns(segment.Now()), mostUsages, threadUsage)
+}
+
+// threadUsage reads a thread's counters. A thread of another pid namespace has other numbers than ours: it is not found
+// below its process, and where a number happens to be there, its status names another one.
+func threadUsage(pid, tid int) (u assemble.Usage, ok bool) {
+	dir := "/proc/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/"
+	status, err := os.ReadFile(dir + "status")
+	if err != nil {
+		return u, false
+	}
+	if ids := nsPIDs(status); len(ids) > 0 && ids[len(ids)-1] != tid {
+		return u, false
+	}
+	stat, err := os.ReadFile(dir + "stat")
+	if err != nil {
+		return u, false
+	}
+	return parseUsage(stat, status)
+}
+
+// parseUsage reads the text of a thread's stat and status: proc_pid_stat(5), proc_pid_status(5).
+func parseUsage(stat, status []byte) (u assemble.Usage, ok bool) {
+	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // the name before it may hold anything
+	if len(f) < 10 {
+		return u, false
+	}
+	ok = number(f[7], &u.MinorFaults) && number(f[9], &u.MajorFaults)
+	found := 0
+	for line := range bytes.Lines(status) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		switch string(name) {
+		case "voluntary_ctxt_switches":
+			ok = number(bytes.TrimSpace(value), &u.Voluntary) && ok
+			found++
+		case "nonvoluntary_ctxt_switches":
+			ok = number(bytes.TrimSpace(value), &u.Involuntary) && ok
+			found++
+		}
+	}
+	return u, ok && found == 2
+}
+
+func number(text []byte, to *uint64) bool {
+	n, err := strconv.ParseUint(string(text), 10, 64)
+	*to = n
+	return err == nil
+}
