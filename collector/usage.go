@@ -11,8 +11,9 @@ import (
 	"github.com/hbtrace/hbtrace/trace"
 )
 
-// mostUsages bounds what a look costs: some 30 us a thread. Of more threads that ran, each is looked at every so many seconds.
-const mostUsages = 64
+// mostUsages bounds what a look costs: 180 us a thread on a machine with four times as much to do as it has CPUs (BenchmarkThreadUsage),
+// so 0.3 % of a CPU, however many threads there are. Of more threads that ran, each is looked at every so many seconds.
+const mostUsages = 16
 
 // lookAtUsage takes up what threads that ran used since the last look. The last second of a thread's life is missing: its
 // counters go with it.
