@@ -78,14 +78,16 @@ func testViews(t *testing.T, b *chromium.Browser) {
 			}
 		}
 		p.Dark(true)
-		p.Resize(700, 450, 2) // 1400 × 900 at 200 %
-		for i := range viewNames {
-			p.Key(fmt.Sprint(i + 1))
-			settled(p)
-			var wide bool
-			p.Eval("document.documentElement.scrollWidth > innerWidth + 1", &wide)
-			if wide {
-				t.Errorf("%s %s at 200 %% is wider than the window", form, viewNames[i])
+		for _, size := range [][2]int{{700, 450}, {420, 800}} { // 1400 × 900 at 200 %, and what is narrow at 200 %
+			p.Resize(size[0], size[1], 2)
+			for i := range viewNames {
+				p.Key(fmt.Sprint(i + 1))
+				settled(p)
+				var wide bool
+				p.Eval("document.documentElement.scrollWidth > innerWidth + 1", &wide)
+				if wide {
+					t.Errorf("%s %s is wider than a window of %d", form, viewNames[i], size[0])
+				}
 			}
 		}
 		noProblems(t, p, form+" at 200 %, dark")

@@ -120,7 +120,7 @@ export class Blocks implements View {
     const b = top((i) => { const x = this.blocker(rows, i); return x < 0 ? unknown : x; }, most.blockers);
     const o = top((i) => rows.object[i], most.objects);
     const w = top((i) => rows.thread[i], most.waiters);
-    const width = Math.max(640, this.body.clientWidth - 24);
+    const width = Math.max(760, this.body.clientWidth - 24);
     const rowsMost = Math.max(b.list.length, o.list.length, w.list.length);
     const wanted = Math.max(150, Math.min(560, rowsMost * 40));
     const total = use.reduce((n, i) => n + rows.value[i], 0);
@@ -139,7 +139,7 @@ export class Blocks implements View {
       }));
     };
     const spots = [place(b.list), place(o.list), place(w.list)];
-    const column = [width * 0.24, width * 0.5, width * 0.76];
+    const column = [width * 0.26, width * 0.5, width * 0.76];
     const bands = (left: (i: number) => number, right: (i: number) => number): Band[] => {
       const m = new Map<string, Band>();
       for (const i of use) {
