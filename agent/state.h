@@ -130,6 +130,7 @@ struct hb_wiped {
   uint32_t pad2[15];
   struct hb_lock_bucket locks[HB_LOCK_BUCKETS];
   _Alignas(64) struct hb_note notes[HB_NOTES];
+  _Atomic uint64_t noted[HB_NOTES / 64]; /* a bit for each note that was ever made */
   _Atomic uint16_t unfound[HB_NOTES]; /* by waiter's descriptor: waits to pass over, and log2 of the next such number << 8 */
   struct hb_watch watches[HB_WATCHES];
   struct hb_pair pairs[HB_PAIRS];

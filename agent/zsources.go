@@ -47,10 +47,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "68731ef41ff88a4ed9a8be46a15a49a0c67bdcca971cea11ff322937030df266"
+const sourcesSHA256 = "cea128b424a8ba4b592642be299385a9b0c136b2a8fbb0020851910a6cd32d7b"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "c43e90b32993d8ef5fcdd13938fb9470b14eaf291201ee88cf72f13d156b8816",
+	"agent/hbagent_linux_amd64.so": "dae770e635ab330594f774e40b62b4a6e39f1826e3b1e577523055f65dfed4ce",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -24,8 +24,11 @@ import (
 
 // How often things are done.
 const (
-	minPause     = 2 * time.Millisecond // between passes, while much comes in
-	maxPause     = 20 * time.Millisecond
+	minPause     = 2 * time.Millisecond  // between passes, while much comes in
+	taskPause    = 5 * time.Millisecond  // while there is something to try again soon
+	lookPause    = 20 * time.Millisecond // where nobody wakes us
+	maxPause     = 100 * time.Millisecond
+	passBytes    = 32 << 10               // that a pass is to find, some 800 records: waits are joined with the releases of a few passes
 	storeEvery   = 250 * time.Millisecond // what is lost at most when this process is killed
 	refreshEvery = time.Second
 	attendEvery  = 20 * time.Millisecond
@@ -100,6 +103,7 @@ type session struct {
 	mu            sync.Mutex // the rest: shared with the server's goroutines
 	procs         map[uint32]*process
 	departed      []*process
+	newcomers     []uint32 // processes that attached since the last pass
 	past          []uint32 // reaped, oldest first
 	attachedCount int
 	unverified    int
@@ -190,10 +194,11 @@ func (s *session) run(ctx context.Context, c *child) {
 		expired = t.C
 	}
 	var lonely time.Time // since when no process of the session is known to live
-	pause := minPause
-	timer := time.NewTimer(pause)
+	timer := time.NewTimer(minPause)
 	defer timer.Stop()
+	last := begun // pass
 	for {
+		passing := false
 		select {
 		case <-done:
 			if !s.opt.Follow {
@@ -207,31 +212,55 @@ func (s *session) run(ctx context.Context, c *child) {
 			cancelled = nil
 		case answer := <-s.onlook.ask:
 			answer <- s.snapshot()
+		case <-s.sampler.Wakes():
+			passing = true
 		case <-timer.C:
-			n := s.pass()
-			s.housekeeping(begun)
-			switch {
-			case done != nil || s.alive() > 0:
-				lonely = time.Time{}
-			case lonely.IsZero():
-				lonely = time.Now()
-			case time.Since(lonely) >= graceForForks:
-				return
-			}
-			// A pass that found an eighth of the ring or more is followed by the next one soon.
-			if n >= s.opt.RingBytes/8 {
-				pause = minPause
-			} else {
-				pause = min(pause*2, maxPause)
-			}
-			timer.Reset(pause)
+			passing = true
 		}
+		if !passing {
+			continue
+		}
+		n := s.pass()
+		s.housekeeping(begun)
+		switch {
+		case done != nil || s.alive() > 0:
+			lonely = time.Time{}
+		case lonely.IsZero():
+			lonely = time.Now()
+		case time.Since(lonely) >= graceForForks:
+			return
+		}
+		now := time.Now()
+		pause := s.pause(n, now.Sub(last))
+		if done == nil {
+			pause = min(pause, lookPause) // for the end of the processes that are left
+		}
+		last = now
+		s.sampler.Sleep()
+		timer.Reset(pause)
 	}
+}
+
+// pause is how long to sleep after a pass that found n bytes, `took` after the pass before, if nobody wakes us: the sampler does,
+// when a ring fills or a process or module appears.
+func (s *session) pause(n int, took time.Duration) time.Duration {
+	switch {
+	case n >= s.opt.RingBytes/8:
+		return minPause
+	case s.unsettled():
+		return taskPause
+	case s.kernel != nil || s.sampler.Err() != nil:
+		return lookPause
+	case n == 0:
+		return maxPause
+	}
+	return min(maxPause, max(minPause, time.Duration(float64(took)*passBytes/float64(n))))
 }
 
 // pass takes in everything that was published before it began, and returns how many bytes that was.
 func (s *session) pass() int {
 	now := time.Now()
+	s.introduce()
 	s.meetForks(now)
 	s.reload(now)
 	s.watch(now)

@@ -50,8 +50,20 @@ func (s *session) attach(a attachment) {
 	}
 	p := &process{slot: a.slot, uid: a.uid, cmdline: a.cmdline, exe: a.exe}
 	s.procs[a.uid] = p
+	s.newcomers = append(s.newcomers, p.uid)
 	s.attachedCount++
 	s.trust(p, a.id)
+}
+
+// introduce completes processes that attached since the last pass.
+func (s *session) introduce() {
+	s.mu.Lock()
+	newcomers := s.newcomers
+	s.newcomers = nil
+	s.mu.Unlock()
+	for _, uid := range newcomers {
+		s.asm.Attached(uid)
+	}
 }
 
 // trust makes p a process that may be signalled and is watched. s.mu is held.
@@ -98,6 +110,18 @@ func (s *session) reload(now time.Time) {
 			}(p.id.pid, p.slot, p.uid)
 		}
 	}
+}
+
+// unsettled: a process is to be looked for, or its modules, soon again.
+func (s *session) unsettled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.procs {
+		if !p.gone && (p.reloads > 0 || !p.verified && p.tries < verifyTries) {
+			return true
+		}
+	}
+	return false
 }
 
 // depart marks p as ended; reap frees its slots after the next pass. s.mu is held.

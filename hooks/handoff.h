@@ -37,7 +37,10 @@ HB_INLINE void hb_note_write(struct hb_tls *t, uint32_t fd, uint64_t stamp) {
   uint64_t before = hb_load_relaxed(&n->stamp);
   hb_store_relaxed(&n->stamp, (uint64_t)0);
   hb_store_release(&n->before, had == fd + 1 ? before : had ? UINT64_MAX : 0);
-  if (had != fd + 1) hb_store_relaxed(&n->ino, (uint64_t)0);
+  if (HB_UNLIKELY(had != fd + 1)) {
+    hb_store_relaxed(&n->ino, (uint64_t)0);
+    atomic_fetch_or_explicit(&hb.wiped->noted[fd % HB_NOTES / 64], 1ull << fd % 64, memory_order_relaxed);
+  }
   hb_store_relaxed(&n->fd, fd + 1);
   hb_store_relaxed(&n->thread, t->uid);
   hb_store_release(&n->stamp, stamp);
@@ -118,8 +121,15 @@ static void hb_handoff_fd(struct hb_tls *t, uint32_t fd, uint64_t from, struct h
   struct hb_stat mine, its;
   uint64_t peer = 0; /* of a socket, if it is remembered */
   int tries = 0, asked = 0, found = 0;
-  for (uint32_t i = 0; i < HB_NOTES && tries < HB_HANDOFF_TRIES; i++) {
-    struct hb_note *n = &hb.wiped->notes[i];
+  uint64_t noted = 0; /* of 64 notes, those that are left */
+  for (uint32_t next = 0; tries < HB_HANDOFF_TRIES;) {
+    if (!noted) {
+      if (next == HB_NOTES / 64) break;
+      noted = hb_load_relaxed(&hb.wiped->noted[next++]);
+      continue;
+    }
+    struct hb_note *n = &hb.wiped->notes[next * 64 - 64 + (uint32_t)__builtin_ctzll(noted)];
+    noted &= noted - 1;
     uint64_t stamp = hb_load_acquire(&n->stamp);
     if ((int64_t)(stamp - from) <= 0 || !stamp) continue;
     uint32_t other = hb_load_relaxed(&n->fd) - 1, by = hb_load_relaxed(&n->thread);

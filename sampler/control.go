@@ -30,6 +30,8 @@ type controlHead struct {
 	// written by the collector
 	_    [64]byte
 	stop atomic.Uint32
+	// 1: the collector sleeps and wants to be woken; taken back by whoever wakes it
+	asleep atomic.Uint32
 
 	// written by the sampler
 	_ [64]byte

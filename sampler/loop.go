@@ -42,6 +42,8 @@ type loop struct {
 	chance    uint64 // chanceOf
 	saysWchan bool   // this kernel tells what a sleeping thread waits in
 
+	wake waker
+
 	busy    bool   // this round met somebody who runs
 	idle    int    // rounds without anybody, or a record
 	written uint64 // bytes that all rings had seen at the last round
@@ -83,6 +85,7 @@ func (l *loop) run() {
 		if l.sampling && l.head.Recording.Load() != 0 {
 			l.lookAtAll()
 		}
+		l.wakeCollector()
 		step = l.step()
 		end := clockNs()
 		wanted = (end/l.tickNs + int64(step)) * l.tickNs

@@ -18,15 +18,16 @@ import (
 // Command is the first argument that makes the binary a sampler: main calls Main when it sees it.
 const Command = "__sampler"
 
-// Main is the sampler process. args are what follows Command: the descriptors of the segment and of the control
-// memory. It returns the exit status when the collector says stop or is gone.
+// Main is the sampler process. args are what follows Command: the descriptors of the segment, of the control
+// memory, and of the pipe that wakes the collector. It returns the exit status when the collector says stop or is gone.
 func Main(args []string) int {
-	if len(args) != 2 {
+	if len(args) != 3 {
 		return 2
 	}
 	segFD, err1 := strconv.Atoi(args[0])
 	ctlFD, err2 := strconv.Atoi(args[1])
-	if errors.Join(err1, err2) != nil {
+	wakeFD, err3 := strconv.Atoi(args[2])
+	if errors.Join(err1, err2, err3) != nil {
 		return 2
 	}
 	ctl, err := mapControl(ctlFD)
@@ -46,7 +47,8 @@ func Main(args []string) int {
 		ctl.head.fail(err)
 		return 1
 	}
-	closeInherited(max(segFD, ctlFD))
+	l.wake.fd = wakeFD
+	closeInherited(max(segFD, ctlFD, wakeFD))
 	signal.Ignore(unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGTERM, unix.SIGTSTP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE)
 	raiseFileLimit()
 	debug.SetGCPercent(-1)

@@ -23,6 +23,8 @@ import (
 type Sampler struct {
 	ctl    *control
 	ctlFD  int
+	wake   [2]*os.File // pipe
+	wakes  chan struct{}
 	stop   chan struct{} // closed by Stop
 	done   chan struct{} // closed when the process is gone for good
 	once   sync.Once
@@ -64,7 +66,14 @@ func Start(seg *segment.Segment, freq int) (*Sampler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sampler{ctl: ctl, ctlFD: fd, stop: make(chan struct{}), done: make(chan struct{})}
+	r, w, err := os.Pipe()
+	if err != nil {
+		ctl.close()
+		unix.Close(fd)
+		return nil, fmt.Errorf("start the sampler: %w", err)
+	}
+	s := &Sampler{ctl: ctl, ctlFD: fd, wake: [2]*os.File{r, w}, wakes: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	go wakes(r, s.wakes)
 	// The kernel kills the sampler when the *thread* that started it ends, so that thread has to last.
 	started := make(chan error, 1)
 	go func() {
@@ -176,7 +185,7 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) String() string { return string(t.line) }
 
 func (s *Sampler) spawn(segFD int, stderr *tail) (*exec.Cmd, error) {
-	cmd := exec.Command("/proc/self/exe", Command, "3", "4")
+	cmd := exec.Command("/proc/self/exe", Command, "3", "4", "5")
 	cmd.Args[0] = "hbtrace"
 	cmd.Env = samplerEnv(os.Environ())
 	cmd.Stderr = stderr
@@ -190,7 +199,7 @@ func (s *Sampler) spawn(segFD int, stderr *tail) (*exec.Cmd, error) {
 		return nil, err
 	}
 	defer ctl.Close()
-	cmd.ExtraFiles = []*os.File{seg, ctl}
+	cmd.ExtraFiles = []*os.File{seg, ctl, s.wake[1]}
 	// A process group of its own: the terminal's Ctrl-C is for the program and the recorder.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	return cmd, cmd.Start()
@@ -334,6 +343,8 @@ func (s *Sampler) Close() {
 }
 
 func (s *Sampler) release() {
+	s.wake[0].Close()
+	s.wake[1].Close()
 	s.ctl.close()
 	unix.Close(s.ctlFD)
 }

@@ -135,6 +135,7 @@ func (l *loop) open(i int, t *thread, s *segment.Thread, p *proc) uint64 {
 	if c := &l.ctl.procs[s.Proc.Load()%uint32(len(l.ctl.procs))]; c.translate.Load() != 0 {
 		tc := &l.ctl.threads[i]
 		if tc.uid.Load() != t.uid {
+			l.wake.threads = true
 			return 4 // the collector has not found it yet
 		}
 		tid = tc.hostTID.Load()
@@ -170,6 +171,7 @@ func (l *loop) lose(i int, t *thread) uint64 {
 	t.reset(uid)
 	t.gone = true
 	l.ctl.threads[i].gone.Store(uid)
+	l.wake.threads = true
 	return 8
 }
 

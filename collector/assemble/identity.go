@@ -211,6 +211,16 @@ func (a *Assembler) met(p *process) {
 	a.orphans = append(a.orphans, p)
 }
 
+// Attached lets the launcher complete a process that was met before the launcher knew it: agents write their first records
+// before they say that they are there.
+func (a *Assembler) Attached(procUID uint32) {
+	if p := a.procs[procUID]; p != nil && a.cfg.Describe != nil {
+		a.cfg.Describe(p.uid, &p.meta)
+		p.meta.ID = trace.ProcID(p.uid)
+		a.alter(p)
+	}
+}
+
 // adopt looks for the parents of new processes that are no fork children of recorded ones.
 func (a *Assembler) adopt() {
 	if len(a.orphans) == 0 {

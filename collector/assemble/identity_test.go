@@ -318,3 +318,30 @@ func TestDoubts(t *testing.T) {
 		t.Error("announced again although nothing had changed")
 	}
 }
+
+// TestAttachedAfterItsFirstRecords: what the launcher knows of a process may come after its first records.
+func TestAttachedAfterItsFirstRecords(t *testing.T) {
+	s := newSegment(t)
+	known := false
+	k := newKit(t, Config{Segment: s, Describe: func(uid uint32, p *trace.Process) {
+		if known {
+			p.Cmdline = []string{"app", "-x"}
+		}
+	}})
+	slotProc(s, 0, 1, 10, 1, 10, 0, 0, 100, "/bin/app")
+	k.put(newAgent(1, 1).thread(100))
+	k.EndPass()
+	if got := k.procs[1]; got.Exe != "/bin/app" || got.Cmdline != nil {
+		t.Fatalf("%+v", got)
+	}
+	known = true
+	k.Attached(1)
+	k.Attached(7) // never met
+	k.EndPass()
+	if got := k.procs[1]; len(got.Cmdline) != 2 {
+		t.Errorf("%+v", got)
+	}
+	if len(k.procs) != 1 {
+		t.Errorf("%d processes", len(k.procs))
+	}
+}

@@ -7,6 +7,11 @@
 package assemble
 
 import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+
 	"github.com/hbtrace/hbtrace/hooks"
 	"github.com/hbtrace/hbtrace/segment"
 	"github.com/hbtrace/hbtrace/trace"
@@ -55,16 +60,18 @@ const maxForks = 64
 type release struct {
 	at     trace.Ns
 	by     uint32
-	lasted uint32  // ns that the call took; 0: not known, or not a call that wakes
-	left   float32 // how many waiters it may yet have let go on, by what has been joined with it: see consume
+	lasted uint32   // ns that the call took; 0: not known, or not a call that wakes
+	reach  trace.Ns // no wait that begins later overlaps this release, or an earlier one of its object
+	left   float32  // how many waiters it may yet have let go on, by what has been joined with it: see consume
 }
 
 // releases are the newest ones of an object.
 type releases struct {
-	ring    []release
-	n       uint32   // ever added since the ring has its size; n % len(ring) is the next place
-	gone    trace.Ns // newest time that was overwritten: about times up to here nothing is known
-	partial bool     // earlier ones may have been forgotten with a generation
+	ring     []release
+	n        uint32   // ever added since the ring has its size; n % len(ring) is the next place
+	gone     trace.Ns // newest time that was overwritten: about times up to here nothing is known
+	unsorted bool     // some were added since they were put in order
+	partial  bool     // earlier ones may have been forgotten with a generation
 }
 
 // wakes keeps releases by object, in two generations, so that what is not used any more goes.
@@ -112,6 +119,37 @@ func (w *wakes) released(proc uint32, object uint64, x release) {
 	}
 	r.ring[i] = x
 	r.n++
+	r.unsorted = true
+}
+
+// sort puts the releases in order of time: they come from one sub-buffer after the other.
+func (r *releases) sort() {
+	size := uint32(len(r.ring))
+	if oldest := r.n % size; r.n > size && oldest != 0 {
+		slices.Reverse(r.ring[:oldest])
+		slices.Reverse(r.ring[oldest:])
+		slices.Reverse(r.ring)
+	}
+	r.n = min(r.n, size)
+	all := r.ring[:r.n]
+	slices.SortFunc(all, func(x, y release) int { return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.by, y.by)) })
+	reach := trace.Ns(math.MinInt64)
+	for i := range all {
+		reach = max(reach, all[i].at+max(trace.Ns(all[i].lasted), overlapSlack))
+		all[i].reach = reach
+	}
+	r.unsorted = false
+}
+
+// overlapping are the releases among which are all that overlap a wait.
+func (r *releases) overlapping(start, end trace.Ns) []release {
+	if r.unsorted {
+		r.sort()
+	}
+	all := r.ring[:r.n]
+	to := sort.Search(len(all), func(i int) bool { return all[i].at > end })
+	from := sort.Search(to, func(i int) bool { return all[i].reach >= start })
+	return all[from:to]
 }
 
 // grow doubles the ring; the oldest comes first then.
@@ -186,8 +224,9 @@ func (a *Assembler) joinOverlapping(t *thread, hook hooks.Info, space uint32, e 
 		return
 	}
 	var among candidates
-	for i := range r.ring[:min(r.n, uint32(len(r.ring)))] {
-		x := &r.ring[i]
+	near := r.overlapping(e.Start, e.Time)
+	for i := range near {
+		x := &near[i]
 		if x.by == uint32(t.meta.ID) || !x.overlaps(e.Start, e.Time) || a.ref(x.by) == 0 {
 			continue
 		}
