@@ -181,7 +181,7 @@ static uint32_t hb_map(const struct hb_hello *hello, int fd) {
   struct hb_wiped *w = hb_pages(sizeof *w);
   uint64_t table = (uint64_t)h->alloc_slots * 8;
   if (!w || hb_is_err(hb_sys3(HB_SYS_madvise, w, sizeof *w, HB_MADV_WIPEONFORK))) return HB_REFUSE_MMAP;
-  if (!(hb.slabs = hb_pages((h->threads_cap / HB_SLAB + 1) * sizeof *hb.slabs))) return HB_REFUSE_MMAP;
+  if (!(hb.slabs = hb_pages((h->threads_cap + HB_SLAB - 1) / HB_SLAB * sizeof *hb.slabs))) return HB_REFUSE_MMAP;
   if (h->alloc_slots >= HB_ALLOC_PROBES && (h->alloc_slots & (h->alloc_slots - 1)) == 0 &&
       (hb.alloc_table = hb_pages(table)) != NULL) {
     hb_sys3(HB_SYS_madvise, hb.alloc_table, table, HB_MADV_WIPEONFORK);
@@ -236,8 +236,10 @@ static void hb_attach(const char *session) {
   int fd[2] = {-1, -1};
   long s = hb_ask(session, &hello, fd);
   if (hb_is_err(s)) return;
+  void *room = hb_pages(HB_ALONE_BYTES); /* the first thread's, before what we can do without has taken all */
   ready.refused = hb_real.malloc && hb_real.free ? hb_map(&hello, fd[0]) : HB_REFUSE_UNRESOLVED;
   if (!ready.refused) hb_map_tables(&hello, fd[1]);
+  if (room) hb_sys2(HB_SYS_munmap, room, HB_ALONE_BYTES);
   hb_sys1(HB_SYS_close, fd[0]);
   if (fd[1] >= 0) hb_sys1(HB_SYS_close, fd[1]);
   if (!ready.refused && !hb_proc_claim(0, hello.host_pid, 0)) ready.refused = HB_REFUSE_NO_SLOT;

@@ -23,7 +23,8 @@ struct hb_local; /* private memory of a recorded thread: unwind/delta.h */
 
 enum { HB_TLS_DEAD = 1, /* the thread has said goodbye: what still runs on it passes through */
        HB_TLS_UNSLOTTED = 2, /* no slot was free: passes through, counted once */
-       HB_TLS_FRESH = 4 /* its private memory has never been touched */ };
+       HB_TLS_FRESH = 4, /* its private memory has never been touched */
+       HB_TLS_ALONE = 8 /* its private memory is a mapping of its own, without room for locks that are held */ };
 
 /* Initial-exec thread-local state: zero on a new thread, copied on fork. At most 256 bytes, since an agent
  * that is loaded late finds little static TLS left. */
@@ -94,15 +95,14 @@ struct hb_lock_bucket {        /* one cache line; several locks may share it: re
 #define HB_NOTES 256
 #define HB_WATCHES 512
 #define HB_PAIRS 64
-struct hb_note {           /* one cache line: each is written by every write to its descriptor */
+struct hb_note {           /* written by every write to its descriptor */
   _Atomic uint64_t stamp;  /* when the last write to fd was begun; 0: none, or half-written */
   _Atomic uint64_t before; /* the one before; UINT64_MAX: of another descriptor */
   _Atomic uint32_t fd;     /* + 1 */
   _Atomic uint32_t thread; /* uid */
   _Atomic uint64_t ino;    /* what fd was when it was last asked about; 0: never, or another since */
-  uint64_t pad[4];
 };
-_Static_assert(sizeof(struct hb_note) == 64, "a cache line");
+_Static_assert(sizeof(struct hb_note) == 32, "two to a cache line");
 struct hb_watch {
   _Atomic uint64_t data;
   _Atomic uint32_t epoll, fd; /* fd + 1 */
@@ -112,7 +112,7 @@ struct hb_pair { /* of sockets */
 };
 
 /* Private memory of HB_SLAB threads with neighbouring slots (agent/local.h). */
-#define HB_SLAB 16u
+#define HB_SLAB 32u
 #define HB_SLAB_BUSY 0x80000000u
 struct hb_slab {
   _Atomic(struct hb_local *) base; /* NULL until one of them joins */

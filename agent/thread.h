@@ -88,8 +88,8 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   uintptr_t sp = (uintptr_t)__builtin_frame_address(0), tp = hb_thread_pointer();
   uint32_t tid = (uint32_t)hb_sys1(HB_SYS_gettid, 0), is_main = tid == hb.slot->pid;
   struct hb_thread *s = hb_slot_claim();
-  int fresh = 0;
-  struct hb_local *l = s ? hb_local_take((uint32_t)(s - hb.threads), &fresh) : NULL;
+  uint32_t memory = 0;
+  struct hb_local *l = s ? hb_local_take((uint32_t)(s - hb.threads), &memory) : NULL;
   if (!l) {
     t->flags |= HB_TLS_UNSLOTTED;
     t->alloc_left = UINT64_MAX / 2; /* not again for every allocation */
@@ -102,7 +102,7 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   }
   uint32_t flags = (is_main ? HB_THREADF_MAIN : 0u) | (birth || is_main ? 0u : HB_THREADF_LAZY);
   t->local = l;
-  t->flags = fresh ? t->flags | HB_TLS_FRESH : t->flags & ~(uint32_t)HB_TLS_FRESH;
+  t->flags = (t->flags & ~(uint32_t)(HB_TLS_FRESH | HB_TLS_ALONE)) | memory;
   if (birth && birth->stack_bytes && sp < tp && tp - sp < birth->stack_bytes) {
     t->stack_hi = tp;
     t->stack_lo = tp - birth->stack_bytes + 4096;
@@ -224,7 +224,7 @@ static HB_NOINLINE void hb_thread_leave(struct hb_tls *t, int process_too) {
   hb_compiler_barrier();
   struct hb_local *l = t->local;
   t->local = NULL;
-  if (l) hb_local_give(slot, l, !(t->flags & HB_TLS_FRESH));
+  if (l) hb_local_give(slot, l, t->flags);
   if (slot < hb_load_relaxed(&hb.slot_hint)) hb_store_relaxed(&hb.slot_hint, slot);
   hb_store_release(&s->uid, 0u);
 }

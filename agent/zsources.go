@@ -47,10 +47,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "cea128b424a8ba4b592642be299385a9b0c136b2a8fbb0020851910a6cd32d7b"
+const sourcesSHA256 = "721a47681328cf2fa68d72efabd22e6ae13df0c062771d45494cfda0c72f830c"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "dae770e635ab330594f774e40b62b4a6e39f1826e3b1e577523055f65dfed4ce",
+	"agent/hbagent_linux_amd64.so": "e29e9efab6ed7bd899000645233448357ea35b997550ffc2ec865d4f194ddbe8",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

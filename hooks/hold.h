@@ -40,10 +40,10 @@ static int hb_cooled(uint64_t object) {
 
 HB_INLINE struct hb_holds *hb_holds_of(const struct hb_tls *t) { return t->flags & HB_TLS_FRESH ? NULL : t->local->holds; }
 
-/* The thread takes its first hot lock. NULL: it is in the agent's own section. hook path */
+/* The thread takes its first hot lock. NULL: it is in the agent's own section, or has no room. hook path */
 static HB_NOINLINE struct hb_holds *hb_holds_make(struct hb_tls *t) {
   struct hb_local *l = t->local;
-  if (!hb_begin(t)) return NULL;
+  if (t->flags & HB_TLS_ALONE || !hb_begin(t)) return NULL;
   if (t->flags & HB_TLS_FRESH) hb_local_touch(t, l);
   struct hb_holds *h = &l->held;
   volatile uint64_t *pages[] = {&h->e[0].object, &h->last.generation, &h->last.read[0].at}; /* as there */
