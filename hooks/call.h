@@ -110,6 +110,7 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
     hb_call_enter(&c, HB_HOOK_##symbol, FD, HB_PARKS_##symbol, HB_FRAME);                  \
     if (HB_LIKELY(c.slot != NULL)) hb_note_write(hb_self(), FD, c.stamp);                  \
     type r = real args;                                                                    \
+    if (HB_LIKELY(c.slot != NULL)) hb_note_done(FD);                                       \
     if (HB_UNLIKELY(r <= 0) && c.slot) hb_note_undo(hb_self(), FD, c.stamp);               \
     hb_call_leave(&c, HB_HOOK_##symbol, FD, (int64_t)r, HB_ERRNO, HB_FRAME);               \
     return r;                                                                              \

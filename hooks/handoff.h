@@ -10,7 +10,8 @@
  * Numbers that a descriptor had are remembered, to rule out others; an edge is made only from what the kernel has just said.
  * A poll says which descriptor was ready; an epoll instance gives back what it was told by epoll_ctl(2), which is remembered.
  * Most connections lead to other processes: a descriptor for which nobody was found is asked about half as often each time, down
- * to one recorded wait in 64, until somebody is.
+ * to one recorded wait in 64, until somebody is. Names are not asked for while somebody writes to the socket: the kernel
+ * locks it for a write, and who asks for its name waits.
  * A note says which write came last; when there was another on the descriptor since the wait began, the edge is not the only one.
  *
  * Not covered: other processes (notes are this one's), duplicated eventfds, named sockets of the Unix domain, select(2),
@@ -30,10 +31,12 @@ struct hb_from {
   int only;        /* no other write to it came since the wait began */
 };
 
+#define HB_NOTE_BUSY 0x80000000u /* in a note's fd: the write is under way */
+
 /* About to write. hook path */
 HB_INLINE void hb_note_write(struct hb_tls *t, uint32_t fd, uint64_t stamp) {
   struct hb_note *n = &hb.wiped->notes[fd % HB_NOTES];
-  uint32_t had = hb_load_relaxed(&n->fd);
+  uint32_t had = hb_load_relaxed(&n->fd) & ~HB_NOTE_BUSY;
   uint64_t before = hb_load_relaxed(&n->stamp);
   hb_store_relaxed(&n->stamp, (uint64_t)0);
   hb_store_release(&n->before, had == fd + 1 ? before : had ? UINT64_MAX : 0);
@@ -41,9 +44,17 @@ HB_INLINE void hb_note_write(struct hb_tls *t, uint32_t fd, uint64_t stamp) {
     hb_store_relaxed(&n->ino, (uint64_t)0);
     atomic_fetch_or_explicit(&hb.wiped->noted[fd % HB_NOTES / 64], 1ull << fd % 64, memory_order_relaxed);
   }
-  hb_store_relaxed(&n->fd, fd + 1);
+  hb_store_relaxed(&n->fd, (fd + 1) | HB_NOTE_BUSY);
   hb_store_relaxed(&n->thread, t->uid);
   hb_store_release(&n->stamp, stamp);
+}
+
+/* Is anybody writing to fd? hook path */
+HB_INLINE int hb_note_busy(uint32_t fd) { return hb_load_relaxed(&hb.wiped->notes[fd % HB_NOTES].fd) == ((fd + 1) | HB_NOTE_BUSY); }
+
+/* It has been written. hook path */
+HB_INLINE void hb_note_done(uint32_t fd) {
+  if (hb_note_busy(fd)) hb_store_relaxed(&hb.wiped->notes[fd % HB_NOTES].fd, fd + 1);
 }
 
 /* It wrote nothing. hook path */
@@ -120,7 +131,7 @@ static void hb_handoff_fd(struct hb_tls *t, uint32_t fd, uint64_t from, struct h
   }
   struct hb_stat mine, its;
   uint64_t peer = 0; /* of a socket, if it is remembered */
-  int tries = 0, asked = 0, found = 0;
+  int tries = 0, asked = 0, found = 0, busy = 0;
   uint64_t noted = 0; /* of 64 notes, those that are left */
   for (uint32_t next = 0; tries < HB_HANDOFF_TRIES;) {
     if (!noted) {
@@ -132,7 +143,7 @@ static void hb_handoff_fd(struct hb_tls *t, uint32_t fd, uint64_t from, struct h
     noted &= noted - 1;
     uint64_t stamp = hb_load_acquire(&n->stamp);
     if ((int64_t)(stamp - from) <= 0 || !stamp) continue;
-    uint32_t other = hb_load_relaxed(&n->fd) - 1, by = hb_load_relaxed(&n->thread);
+    uint32_t other = (hb_load_relaxed(&n->fd) & ~HB_NOTE_BUSY) - 1, by = hb_load_relaxed(&n->thread);
     uint64_t before = hb_load_relaxed(&n->before);
     hb_compiler_barrier();
     if (by == t->uid || hb_load_acquire(&n->stamp) != stamp) continue;
@@ -153,14 +164,18 @@ static void hb_handoff_fd(struct hb_tls *t, uint32_t fd, uint64_t from, struct h
     if (type == HB_S_IFIFO) is = mine.ino == its.ino && mine.dev == its.dev;
     else if (type != HB_S_IFSOCK) is = type == 0;
     else if (peer) is = its.ino == peer;
-    else if ((is = fd != other && hb_peers(fd, other))) hb_pair_remember(mine.ino, its.ino);
+    else if (hb_note_busy(other) || hb_note_busy(fd)) { /* its name would be waited for: the kernel locks the socket for a write */
+      busy = 1;
+      continue;
+    } else if ((is = fd != other && hb_peers(fd, other))) hb_pair_remember(mine.ino, its.ino);
     if (!is) continue;
     if (!found++ || stamp < out->stamp) {
       *out = (struct hb_from){by, fd, stamp, (int64_t)(before - from) <= 0};
     }
   }
   if (found > 1 || tries == HB_HANDOFF_TRIES) out->only = 0;
-  uint32_t more = passed >> 8 < HB_UNFOUND_MOST ? (passed >> 8) + 1 : HB_UNFOUND_MOST;
+  uint32_t more = passed >> 8;
+  if (!busy && more < HB_UNFOUND_MOST) more++;
   hb_store_relaxed(unfound, found ? (uint16_t)0 : (uint16_t)(more << 8 | ((1u << more) - 1)));
 }
 
