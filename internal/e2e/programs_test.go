@@ -238,7 +238,7 @@ func TestLateSamplesAreSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(out), "of CPU time sampled late") {
+	if !strings.Contains(string(out), "of CPU time counted at the next call, and charged to it") {
 		t.Errorf("the report does not say that samples were late:\n%s", out)
 	}
 	out, err = exec.Command(testprog.Hbtrace(t), "report", "--json", s.prefix+".hbt").Output()
