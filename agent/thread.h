@@ -259,10 +259,12 @@ static int hb_proc_claim(uint32_t parent_uid, uint32_t host_pid, uint32_t flags)
     hb_store_relaxed(&p->boot_allocs, (uint64_t)0);
     for (uint32_t k = 0; k < sizeof p->exe; k++) p->exe[k] = 0;
     hb_sys3(HB_SYS_readlink, "/proc/self/exe", p->exe, sizeof p->exe - 1);
-    /* Last: a process that is killed between taking its uid and showing it leaves a hole in the recording's numbers. */
-    uint32_t uid = hb_add_relaxed(&hb.header->next_proc_uid, 1u) + 1;
+    /* Last: a process that is killed between taking its uid and showing it leaves a hole in the recording's numbers. In a fork
+     * child the first write to a page is a fault, and signals are taken on the way back from one: so hb is written before. */
     hb.slot = p;
     hb.slot_index = i;
+    *(volatile uint32_t *)&hb.uid = hb.uid;
+    uint32_t uid = hb_add_relaxed(&hb.header->next_proc_uid, 1u) + 1;
     hb.uid = uid;
     hb_store_relaxed(&p->uid, uid);
     hb_store_release(&p->state, (uint32_t)HB_PROC_LIVE);

@@ -47,10 +47,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "7e1fc0ce56b08b26a2997b56addd6f9eb88fa05fcc12e0a069642ada8d6d2cc6"
+const sourcesSHA256 = "8b09459645e9377dd8bbd820f419e7c2f1aa78b9c51e12045651a8a60b94876e"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "9d2c364a80e277bf3fb3d2782eb1b6f707431aeeb9cc4f69a5ab1f27b880c201",
+	"agent/hbagent_linux_amd64.so": "b911045bf9330f7c0cd143c359968cc3f80ccebd73ebedcc3fe87f0e4a7d688b",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -124,8 +124,9 @@ func TestBusyThreadIsSampledByItsCPUTime(t *testing.T) {
 	if rate > 499*1.25 {
 		t.Errorf("%.0f samples per second of CPU, asked for 499", rate)
 	}
-	if c.Mode == ModeFIFO && rate < 499*0.7 {
-		t.Errorf("%.0f samples per second of CPU, asked for 499", rate)
+	// Where the machine's own load or its host's makes the sampler miss ticks, there are as many fewer samples.
+	if met := float64(c.Ticks) / float64(c.Ticks+c.TicksMissed); c.Mode == ModeFIFO && rate < 499*0.7*met {
+		t.Errorf("%.0f samples per second of CPU, asked for 499, %.0f %% of the ticks were met", rate, 100*met)
 	}
 	if stray := slot.Reserved3[2].Load(); stray != 0 {
 		t.Errorf("%d signals that were not ours or came unasked", stray)

@@ -4,6 +4,7 @@ package validate
 // the statistics against what is there.
 
 import (
+	"math"
 	"slices"
 
 	"github.com/hbtrace/hbtrace/trace"
@@ -65,6 +66,10 @@ func (c *checker) checkAllocations() {
 func (c *checker) checkCPU() {
 	var total int64
 	wall := int64(c.meta.EndNs - c.meta.StartNs)
+	others := map[trace.ProcID]int{} // threads of a process
+	for i := range c.threads {
+		others[c.threads[i].Proc]++
+	}
 	for i := range c.threads {
 		t, s := &c.threads[i], &c.state[i+1]
 		sum := s.cpuSampled + s.cpuRest
@@ -80,6 +85,9 @@ func (c *checker) checkCPU() {
 			continue
 		}
 		tolerance := cpuSlackNs + t.CPU/20 + 2*c.period() // a sampling point stands for a period, wherever in it it lies
+		if t.Main {                                       // what others' points fell short of is booked here; each is off by half a period at most, at random
+			tolerance += int64(3 * math.Sqrt(float64(others[t.Proc])) * float64(c.period()) / 2)
+		}
 		if sum > t.CPU+tolerance {
 			c.addf("thread %d: events account for %d ns of CPU, it used %d", t.ID, sum, t.CPU)
 		}
