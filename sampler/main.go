@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"unsafe"
@@ -52,10 +53,11 @@ func Main(args []string) int {
 	signal.Ignore(unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGTERM, unix.SIGTSTP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE)
 	raiseFileLimit()
 	debug.SetGCPercent(-1)
+	runtime.LockOSThread() // what is preferred is this thread, and so its copy
+	ctl.head.mode.Store(uint32(prefer()))
 	return alone(func(parent int) {
 		l.parent = uint32(parent)
 		l.info.pid = int32(unix.Getpid())
-		ctl.head.mode.Store(uint32(prefer()))
 		ctl.head.ready.Store(1)
 		l.run()
 	})
@@ -124,7 +126,7 @@ func raiseFileLimit() {
 // prefer asks for the CPU in the strongest way that is granted: without one, ticks are missed while every CPU
 // is busy.
 func prefer() Mode {
-	attr := unix.SchedAttr{Size: uint32(unsafe.Sizeof(unix.SchedAttr{})), Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	attr := unix.SchedAttr{Size: uint32(unsafe.Sizeof(unix.SchedAttr{})), Policy: unix.SCHED_FIFO, Priority: 1}
 	if unix.SchedSetAttr(0, &attr, 0) == nil {
 		return ModeFIFO
 	}
