@@ -47,10 +47,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "8b09459645e9377dd8bbd820f419e7c2f1aa78b9c51e12045651a8a60b94876e"
+const sourcesSHA256 = "9e0c805f330a938867f3e1414b0f7d0fdf6c784943b50b282c55a9f7a0cbe14d"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "b911045bf9330f7c0cd143c359968cc3f80ccebd73ebedcc3fe87f0e4a7d688b",
+	"agent/hbagent_linux_amd64.so": "0a23e1ba1f9d3f3891b84bae5f156caef00c09c1342a9b7cad0a781566666779",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "a0881c311bcbafe4b454a338674df40fa60b1fb4cce1493a59b8c45baf30b7da"
+const layoutSHA256 = "4f1f6ba386c580b2ac24f64be75cbc305a9961f13f6862740262cf5e2096f475"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
