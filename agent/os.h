@@ -34,6 +34,7 @@
 #define hb_store_release(p, v) atomic_store_explicit((p), (v), memory_order_release)
 #define hb_add_relaxed(p, v) atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
 #define hb_sub_relaxed(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
+#define hb_sub_release(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_release)
 #define hb_cas_seq(p, expected, v) \
   atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_seq_cst, memory_order_relaxed)
 #define hb_compiler_barrier() __asm__ volatile("" ::: "memory")

@@ -47,10 +47,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "9e0c805f330a938867f3e1414b0f7d0fdf6c784943b50b282c55a9f7a0cbe14d"
+const sourcesSHA256 = "ed52f41f498623b3c8e210ce8ea24216853804ff7d1e3e99592997f78f22b804"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "0a23e1ba1f9d3f3891b84bae5f156caef00c09c1342a9b7cad0a781566666779",
+	"agent/hbagent_linux_amd64.so": "910d3b449052c15f1202d101d0a1797003224cb95207cb4e9e8edf78f527912e",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -67,7 +67,9 @@ static void hb_put_free(struct hb_tls *t, uint64_t addr) {
 static HB_NOINLINE void hb_put_orphans(struct hb_tls *t) {
   for (uint32_t i = 0; i < HB_ORPHAN_FREES; i++) {
     uint64_t addr = hb_orphan_take(i);
-    if (addr) hb_put_free(t, addr);
+    if (!addr) continue;
+    hb_put_free(t, addr);
+    hb_orphan_done(i);
   }
 }
 
@@ -76,7 +78,14 @@ static void hb_emit_alloc(struct hb_tls *t, uint32_t hook, uint64_t addr, uint64
                           const void *frame) {
   if (!hb_begin(t)) return;
   if (HB_UNLIKELY(!t->announced)) hb_announce(t);
-  if (HB_UNLIKELY(hb_load_relaxed(&hb.wiped->orphan_frees))) hb_put_orphans(t);
+  if (HB_UNLIKELY(hb_load_acquire(&hb.wiped->orphan_frees))) {
+    hb_put_orphans(t);
+    if (hb_orphan_due(addr)) { /* another thread writes it just now, later than this: rather not seen at all */
+      HB_COUNT(alloc_table_full);
+      hb_end(t);
+      return;
+    }
+  }
   struct hb_rec_alloc r;
   struct hb_stack_taken x;
   hb_rec_init(&r.rec, HB_REC_ALLOC, hook, 0, hb_now_ns());
@@ -191,16 +200,15 @@ HB_EXPORT void free(void *p) {
   hb_free_long(p);
 }
 
-/* realloc and reallocarray: n bytes in all; the old block is forgotten first and remembered again if nothing came
- * of it. hook path */
-#define HB_REALLOC_LONG(hook, old, n, call)                                             \
-  struct hb_tls *t = hb_self();                                                         \
-  int tracked = (old) && hb_maybe_sampled(old) && hb_alloc_untrack((uint64_t)(old));    \
-  void *p = (call);                                                                     \
-  if (tracked) {                                                                        \
-    if (p || (n) == 0) hb_emit_free(t, (uint64_t)(old));                                \
-    else hb_alloc_track((uint64_t)(old));                                               \
-  }                                                                                     \
+/* realloc and reallocarray: n bytes in all. The old block is said to be free before the call, in which another thread may get its
+ * address and say so. If nothing came of it the block lives on unseen, and is counted; what cannot succeed is told by its
+ * size. hook path */
+#define HB_REALLOC_LONG(hook, old, n, call)                                                                        \
+  struct hb_tls *t = hb_self();                                                                                    \
+  int said = (old) && (n) <= PTRDIFF_MAX && hb_maybe_sampled(old) && hb_alloc_untrack((uint64_t)(old));            \
+  if (said) hb_emit_free(t, (uint64_t)(old));                                                                      \
+  void *p = (call);                                                                                                \
+  if (HB_UNLIKELY(said && !p && (n))) HB_COUNT(alloc_table_full);                                                  \
   if ((old) && (p || (n) == 0)) t->free_objects++;                                      \
   hb_allocated(t, hook, p, n, HB_FRAME);                                                \
   return p

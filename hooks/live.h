@@ -67,12 +67,26 @@ static void hb_orphan_free(uint64_t addr) {
   HB_COUNT(alloc_table_full);
 }
 
-/* The address in place i of the list, 0 when there is none. */
+#define HB_ORPHAN_TAKEN 1ull /* in an address, which is even: somebody is writing its record */
+
+/* The address in place i of the list, for the caller to write its record; 0 when there is none. */
 static uint64_t hb_orphan_take(uint32_t i) {
   uint64_t addr = hb_load_relaxed(&hb.wiped->orphan_free[i]);
-  if (!addr || !hb_cas_seq(&hb.wiped->orphan_free[i], &addr, (uint64_t)0)) return 0;
-  hb_sub_relaxed(&hb.wiped->orphan_frees, 1u);
+  if (!addr || addr & HB_ORPHAN_TAKEN || !hb_cas_seq(&hb.wiped->orphan_free[i], &addr, addr | HB_ORPHAN_TAKEN)) return 0;
   return addr;
+}
+
+/* Its record has its time. */
+static void hb_orphan_done(uint32_t i) {
+  hb_store_release(&hb.wiped->orphan_free[i], (uint64_t)0);
+  hb_sub_release(&hb.wiped->orphan_frees, 1u);
+}
+
+/* Is the record of an address's last free still to come? It has been handed out again meanwhile. hook path */
+static HB_NOINLINE int hb_orphan_due(uint64_t addr) {
+  for (uint32_t i = 0; i < HB_ORPHAN_FREES; i++)
+    if (hb_load_acquire(&hb.wiped->orphan_free[i]) == (addr | HB_ORPHAN_TAKEN)) return 1;
+  return 0;
 }
 
 #endif

@@ -52,13 +52,16 @@ HB_EXPORT HB_NOINLINE void *mremap(void *old, size_t was, size_t n, int flags, v
   if (HB_UNLIKELY(!real)) return (void *)hb_fail(HB_ENOSYS);
   int counts = was && (was >= HB_MAP_BIG || n >= HB_MAP_BIG) && !hb_map_of_allocator(HB_FRAME);
   int tracked = counts && hb_maybe_sampled(old) && hb_alloc_untrack((uint64_t)old);
+  int said = tracked && flags & 1 /* MREMAP_MAYMOVE */; /* before another thread can get the address */
+  if (said) hb_emit_free(hb_self(), (uint64_t)old);
   void *p = real(old, was, n, flags, at);
   if (!counts) return p;
   if (p == (void *)-1) {
-    if (tracked) hb_alloc_track((uint64_t)old);
+    if (said) HB_COUNT(alloc_table_full); /* it lives on unseen */
+    else if (tracked) hb_alloc_track((uint64_t)old);
     return p;
   }
-  if (tracked) hb_emit_free(hb_self(), (uint64_t)old);
+  if (tracked && !said) hb_emit_free(hb_self(), (uint64_t)old);
   if (n >= HB_MAP_BIG) hb_mapped(HB_HOOK_mremap, p, n, HB_FRAME);
   return p;
 }

@@ -131,7 +131,7 @@ struct hb_proc {
   _Atomic uint64_t signals_foreign; /* sampling signal arrived without our cookie: chained or ignored */
   _Atomic uint64_t signals_stray;   /* ours, but the slot was not SIGNALLED */
   _Atomic uint64_t walks_refused;   /* nobody's to record: a handler in the agent's own section, or a task on another's thread pointer */
-  _Atomic uint64_t alloc_table_full; /* sampled allocations whose free cannot be seen */
+  _Atomic uint64_t alloc_table_full; /* sampled allocations whose free cannot be seen, or was seen too early */
   _Atomic uint64_t hooks_unresolved; /* wrapped functions with nothing behind them */
   _Atomic uint64_t boot_allocs;     /* allocations served before malloc was resolved */
   _Atomic uint32_t gate;            /* HB_GATE_*: real-time signals only (hooks/exec.h) */

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "4f1f6ba386c580b2ac24f64be75cbc305a9961f13f6862740262cf5e2096f475"
+const layoutSHA256 = "bea0ff4a939e14e398e31896cf4851a2092a9f22f7c66a6e1b4b8ce67910bab1"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC

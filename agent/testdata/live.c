@@ -60,7 +60,13 @@ static void *worker(void *arg) {
       live[i] = 0;
     }
     if (next(&x) % 2048 == 0 && hb_load_relaxed(&wiped.orphan_frees)) /* as hb_put_orphans takes them */
-      for (uint32_t k = 0; k < HB_ORPHAN_FREES; k++) flushed += hb_orphan_take(k) != 0;
+      for (uint32_t k = 0; k < HB_ORPHAN_FREES; k++) {
+        uint64_t a = hb_orphan_take(k);
+        if (!a) continue;
+        CHECK(hb_orphan_due(a));
+        hb_orphan_done(k);
+        flushed++;
+      }
   }
   for (int i = 0; i < EACH; i++)
     if (live[i]) CHECK(hb_alloc_untrack(live[i]));
