@@ -81,7 +81,7 @@ static void interrupted(void) {
 }
 
 static void *write_later(void *arg) {
-  usleep(20000);
+  while (got < 3) usleep(1000); /* not before the reader has been disturbed */
   CHECK(write(fds[1], "x", 1) == 1);
   return arg;
 }
