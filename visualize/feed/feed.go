@@ -31,6 +31,22 @@ type batch struct {
 // A consumer's error ends it all, at some later event, and is returned as it is: that of the first consumer that has one.
 // An error of src is returned when all events in front of it have been through the consumers.
 func Events(src trace.Source, consumers ...func(*trace.Event) error) error {
+	all := make([]func([]trace.Event) error, len(consumers))
+	for i, f := range consumers {
+		all[i] = func(events []trace.Event) error {
+			for j := range events {
+				if err := f(&events[j]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return Batches(src, all...)
+}
+
+// Batches is Events for consumers that take many at a time.
+func Batches(src trace.Source, consumers ...func([]trace.Event) error) error {
 	var failed atomic.Bool
 	var wg sync.WaitGroup
 	errs := make([]error, len(consumers))
@@ -41,13 +57,9 @@ func Events(src trace.Source, consumers ...func(*trace.Event) error) error {
 		go func() {
 			defer wg.Done()
 			for b := range inputs[i] {
-				for j := range b.events {
-					if failed.Load() {
-						break
-					}
-					if errs[i] = f(&b.events[j]); errs[i] != nil {
+				if !failed.Load() {
+					if errs[i] = f(b.events); errs[i] != nil {
 						failed.Store(true)
-						break
 					}
 				}
 				if b.users.Add(-1) == 0 {

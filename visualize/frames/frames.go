@@ -50,6 +50,14 @@ type addrKey struct {
 	mark   bool
 }
 
+// node is what is looked at for every event: together, for it lies in no cache.
+type node struct {
+	parent uint32 // 0 outermost
+	set    uint32 // of Table.sets; 0 not looked at yet
+	depth  uint16 // frames down to the root, itself included; 0 not counted yet
+	width  uint8  // functions at it, as far as they are few; 0 not counted yet
+}
+
 // Table caches what the nodes of one recording are called. Its memory is a few bytes per node and one entry per
 // distinct address. It is not safe for concurrent use.
 type Table struct {
@@ -60,11 +68,8 @@ type Table struct {
 	ids     map[frameKey]ID
 	sets    [][]At // 0 unused
 	byAddr  map[addrKey]uint32
-	parent  []uint32 // node -> its parent; 0 outermost: walks towards the root need no more of a node
-	setOf   []uint32 // node -> sets
-	width   []uint8  // node -> functions at it, as far as they are few; 0 not counted yet
-	plumbs  []int8   // by ID, of a run-time library: 1 yes, -1 no, 0 not looked at yet
-	depth   []uint16 // node -> frames down to the root, itself included; 0 not counted yet
+	nodes   []node // by StackID
+	plumbs  []int8 // by ID, of a run-time library: 1 yes, -1 no, 0 not looked at yet
 	path    []trace.StackID
 	started map[string]string // programs' paths: what they are called
 }
@@ -76,10 +81,10 @@ func New(src trace.Source) *Table {
 		src: src, modules: map[trace.ModuleID]*trace.Module{}, started: startedAs(src.Processes()),
 		frames: make([]Frame, 1), ids: map[frameKey]ID{},
 		sets: make([][]At, 1), byAddr: map[addrKey]uint32{},
-		parent: make([]uint32, n), setOf: make([]uint32, n), width: make([]uint8, n), depth: make([]uint16, n),
+		nodes: make([]node, n),
 	}
 	for id := 1; id < n; id++ {
-		t.parent[id] = uint32(src.Node(trace.StackID(id)).Parent)
+		t.nodes[id].parent = uint32(src.Node(trace.StackID(id)).Parent)
 	}
 	mods := src.Modules()
 	for i := range mods {
@@ -101,14 +106,14 @@ func (t *Table) Frame(id ID) *Frame { return &t.frames[id] }
 func (t *Table) Len() int { return len(t.frames) }
 
 // Valid says whether id is a stack of the recording with at least one frame.
-func (t *Table) Valid(id trace.StackID) bool { return id != 0 && int64(id) < int64(len(t.setOf)) }
+func (t *Table) Valid(id trace.StackID) bool { return id != 0 && int64(id) < int64(len(t.nodes)) }
 
 // Parent is the caller's node; 0 for an outermost frame and for an unknown stack.
 func (t *Table) Parent(id trace.StackID) trace.StackID {
-	if int64(id) >= int64(len(t.parent)) {
+	if int64(id) >= int64(len(t.nodes)) {
 		return 0
 	}
-	return trace.StackID(t.parent[id])
+	return trace.StackID(t.nodes[id].parent)
 }
 
 // Depth is the number of nodes from id to the root; 0 for the empty and for an unknown stack.
@@ -116,13 +121,13 @@ func (t *Table) Depth(id trace.StackID) int {
 	if !t.Valid(id) {
 		return 0
 	}
-	if d := t.depth[id]; d != 0 {
+	if d := t.nodes[id].depth; d != 0 {
 		return int(d)
 	}
 	t.path = t.path[:0]
 	base := 0
 	for n := id; t.Valid(n) && len(t.path) < maxDepth; n = t.Parent(n) {
-		if d := t.depth[n]; d != 0 {
+		if d := t.nodes[n].depth; d != 0 {
 			base = int(d)
 			break
 		}
@@ -130,7 +135,7 @@ func (t *Table) Depth(id trace.StackID) int {
 	}
 	for i := len(t.path) - 1; i >= 0; i-- {
 		base = min(base+1, maxDepth)
-		t.depth[t.path[i]] = uint16(base)
+		t.nodes[t.path[i]].depth = uint16(base)
 	}
 	return base
 }
@@ -154,7 +159,7 @@ func (t *Table) Of(id trace.StackID) []At {
 	if !t.Valid(id) {
 		return nil
 	}
-	if s := t.setOf[id]; s != 0 {
+	if s := t.nodes[id].set; s != 0 {
 		return t.sets[s]
 	}
 	n := t.src.Node(id)
@@ -168,7 +173,7 @@ func (t *Table) Of(id trace.StackID) []At {
 		s = uint32(len(t.sets) - 1)
 		t.byAddr[key] = s
 	}
-	t.setOf[id] = s
+	t.nodes[id].set = s
 	return t.sets[s]
 }
 
@@ -177,12 +182,12 @@ func (t *Table) Functions(id trace.StackID) int {
 	if !t.Valid(id) {
 		return 0
 	}
-	if n := t.width[id]; n != 0 {
+	if n := t.nodes[id].width; n != 0 {
 		return int(n)
 	}
 	n := len(t.Of(id))
 	if n <= math.MaxUint8 {
-		t.width[id] = uint8(n)
+		t.nodes[id].width = uint8(n)
 	}
 	return n
 }

@@ -5,41 +5,62 @@ package perfetto
 import (
 	"fmt"
 	"io"
+	"runtime"
 
 	"github.com/klauspost/compress/zlib"
 )
 
-// packer deflates batches of packets and writes them, in the order in which they come, in a goroutine of its own.
+// packer deflates batches of packets, several at a time, and writes them in the order in which they come, all beside the
+// making of the next ones.
 type packer struct {
-	w    io.Writer
-	raw  bool
-	in   chan []byte
-	free chan []byte // batches that were written, to be filled again
-	done chan struct{}
-	err  error // once done is closed, or a batch came back
-
-	// of the goroutine
-	zbuf buffer
-	z    *zlib.Writer
+	w     io.Writer
+	raw   bool
+	work  chan *packing
+	order chan *packing // as put
+	free  chan []byte   // batches that were written, to be filled again
+	done  chan struct{}
+	err   error // once done is closed, or a batch came back
 }
 
+// packing is a batch on its way.
+type packing struct {
+	batch  []byte
+	out    buffer // deflated
+	err    error
+	packed chan struct{}
+}
+
+// mostPackers bounds memory: some 2 MB each.
+const mostPackers = 4
+
 func newPacker(w io.Writer, raw bool) *packer {
-	const ahead = 2 // batches that are made while one is written
-	p := &packer{w: w, raw: raw, in: make(chan []byte, ahead), free: make(chan []byte, ahead+1), done: make(chan struct{})}
+	n := min(runtime.GOMAXPROCS(0), mostPackers)
+	ahead := n + 1 // batches that are made or deflated while one is written
+	p := &packer{
+		w: w, raw: raw, work: make(chan *packing, ahead), order: make(chan *packing, ahead),
+		free: make(chan []byte, ahead+1), done: make(chan struct{}),
+	}
 	for range ahead + 1 {
 		p.free <- make([]byte, 0, batchBytes+batchBytes/4)
 	}
-	go p.run(p.in)
+	if !raw {
+		for range n {
+			go pack(p.work)
+		}
+	}
+	go p.run(p.order)
 	return p
 }
 
 // put hands over a batch and returns an empty one. The error may be that of an earlier batch.
 func (p *packer) put(b []byte) ([]byte, error) {
-	select {
-	case <-p.done:
-		return b, p.err
-	case p.in <- b:
+	x := &packing{batch: b, packed: make(chan struct{})}
+	if p.raw {
+		close(x.packed)
+	} else {
+		p.work <- x // there are fewer batches than room
 	}
+	p.order <- x
 	select {
 	case <-p.done:
 		return b, p.err
@@ -50,29 +71,40 @@ func (p *packer) put(b []byte) ([]byte, error) {
 
 // close waits until everything is written. It may be called again.
 func (p *packer) close() error {
-	if p.in != nil {
-		close(p.in)
-		p.in = nil
+	if p.order != nil {
+		close(p.work)
+		close(p.order)
+		p.order = nil
 	}
 	<-p.done
 	return p.err
 }
 
-func (p *packer) run(in <-chan []byte) {
+func (p *packer) run(order <-chan *packing) {
 	defer close(p.done)
-	for b := range in {
-		data := b
+	for x := range order {
+		<-x.packed
+		data := x.batch
 		if !p.raw {
-			if p.err = p.deflate(b); p.err != nil {
-				return
-			}
-			data = p.zbuf.b
+			data = x.out.b
+		}
+		if p.err = x.err; p.err != nil {
+			return
 		}
 		if _, err := p.w.Write(data); err != nil {
 			p.err = fmt.Errorf("writing the trace: %w", err)
 			return
 		}
-		p.free <- b
+		p.free <- x.batch
+	}
+}
+
+// pack deflates what comes.
+func pack(work <-chan *packing) {
+	var z *zlib.Writer
+	for x := range work {
+		z, x.err = x.deflate(z)
+		close(x.packed)
 	}
 }
 
@@ -82,25 +114,25 @@ func (p *buffer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (p *packer) deflate(b []byte) error {
-	p.zbuf.b = p.zbuf.b[:0]
-	if p.z == nil {
-		z, err := zlib.NewWriterLevel(&p.zbuf, zlib.BestSpeed+1)
-		if err != nil {
-			return err
+// deflate makes out of batch, with z where there is one already; it returns one for the next.
+func (x *packing) deflate(z *zlib.Writer) (*zlib.Writer, error) {
+	if z == nil {
+		var err error
+		if z, err = zlib.NewWriterLevel(&x.out, zlib.BestSpeed); err != nil {
+			return nil, err
 		}
-		p.z = z
 	}
-	pkt := p.zbuf.open(tracePacket)
-	field := p.zbuf.open(packetCompressed)
-	p.z.Reset(&p.zbuf)
-	if _, err := p.z.Write(b); err != nil {
-		return err
+	x.out.b = make([]byte, 0, len(x.batch)/2)
+	pkt := x.out.open(tracePacket)
+	field := x.out.open(packetCompressed)
+	z.Reset(&x.out)
+	if _, err := z.Write(x.batch); err != nil {
+		return z, err
 	}
-	if err := p.z.Close(); err != nil {
-		return err
+	if err := z.Close(); err != nil {
+		return z, err
 	}
-	p.zbuf.close(field)
-	p.zbuf.close(pkt)
-	return nil
+	x.out.close(field)
+	x.out.close(pkt)
+	return z, nil
 }

@@ -83,55 +83,58 @@ const (
 )
 
 // maxNames bounds what a sequence interns before it starts afresh: memory per live thread, and two-byte ids.
-const maxNames = 4000
+const maxNames = 4000 // and below 1<<16
 
-// iids are the names that a sequence has interned, by open addressing: a map is slow for every span. The zero value is
-// empty.
+// iids are the names that a sequence has interned. The zero value is empty. Functions, which are nearly all of them, are
+// found in pages by their number: hundreds of threads with thousands of functions each are to fit a cache.
 type iids struct {
-	slots []iid // a power of two, at most two thirds full
+	pages []*[framesPerPage]uint16 // nil: none of these functions
+	rest  map[name]uint16
 	used  int
 }
 
-type iid struct {
-	name name   // 0: free; no name is 0
-	iid  uint32 // from 1
-}
+const framesPerPage = 64
 
-// leastNames is how many slots there are at first.
-const leastNames = 32
-
-// of is a name's number, and whether it has just been given.
+// of is a name's number, from 1, and whether it has just been given.
 func (t *iids) of(n name) (uint32, bool) {
-	if 3*(t.used+1) > 2*len(t.slots) {
-		old := t.slots
-		t.slots = make([]iid, max(leastNames, 2*len(old)))
-		for i := range old {
-			if old[i].name != 0 {
-				*t.find(old[i].name) = old[i]
-			}
-		}
+	if n&^0xffffffff != nameFrame {
+		return t.other(n)
 	}
-	s := t.find(n)
-	if s.name != 0 {
-		return s.iid, false
+	page, at := int(n/framesPerPage), n%framesPerPage
+	if page >= len(t.pages) {
+		t.pages = append(t.pages, make([]*[framesPerPage]uint16, page+1-len(t.pages))...)
+	}
+	if t.pages[page] == nil {
+		t.pages[page] = new([framesPerPage]uint16)
+	}
+	p := &t.pages[page][at]
+	if *p != 0 {
+		return uint32(*p), false
 	}
 	t.used++
-	*s = iid{n, uint32(t.used)}
-	return s.iid, true
+	*p = uint16(t.used)
+	return uint32(t.used), true
 }
 
-// find is where a name is, or belongs.
-func (t *iids) find(n name) *iid {
-	mask := len(t.slots) - 1
-	for i := int(uint64(n) * 0x9e3779b97f4a7c15 >> 40); ; i++ {
-		if s := &t.slots[i&mask]; s.name == n || s.name == 0 {
-			return s
-		}
+func (t *iids) other(n name) (uint32, bool) {
+	if iid, ok := t.rest[n]; ok {
+		return uint32(iid), false
 	}
+	if t.rest == nil {
+		t.rest = map[name]uint16{}
+	}
+	t.used++
+	t.rest[n] = uint16(t.used)
+	return uint32(t.used), true
 }
 
 func (t *iids) clear() {
-	clear(t.slots)
+	for _, p := range t.pages {
+		if p != nil {
+			*p = [framesPerPage]uint16{}
+		}
+	}
+	clear(t.rest)
 	t.used = 0
 }
 

@@ -4,7 +4,7 @@
 package pprof
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -162,31 +162,28 @@ const maxSamples = 300_000
 // collect weighs src, with as many labels as maxSamples allows; dropped names those that it does not. The distinct
 // stacks themselves are never cut.
 func collect(src trace.Source, o Options) (t *weigh.Table, dropped string, err error) {
-	for _, try := range []struct {
-		by      weigh.By
-		max     int
-		dropped string
-	}{
-		{weigh.ByThread | weigh.ByProcess | weigh.ByObject | weigh.ByKind, o.maxSamples, ""},
-		{weigh.ByProcess | weigh.ByObject | weigh.ByKind, o.maxSamples, "thread, tid"},
-		{weigh.ByProcess | weigh.ByKind, o.maxSamples, "thread, tid, lock"},
-		{0, 0, "all"},
-	} {
-		if o.NoLabels && try.by != 0 {
-			continue
-		}
-		if try.max == 0 && try.by != 0 {
-			try.max = maxSamples
-		}
-		t, err = weigh.Collect(src, weigh.Options{Values: o.Values, By: try.by, MaxRows: try.max})
-		if !errors.Is(err, weigh.ErrTooManyRows) {
-			if o.NoLabels {
-				return t, "", err
-			}
-			return t, try.dropped, err
-		}
+	if o.NoLabels {
+		t, err = weigh.Collect(src, weigh.Options{Values: o.Values})
+		return t, "", err
 	}
-	return nil, "", err
+	const all = weigh.ByThread | weigh.ByProcess | weigh.ByObject | weigh.ByKind
+	t, err = weigh.Collect(src, weigh.Options{
+		Values: o.Values, By: all, MaxRows: cmp.Or(o.maxSamples, maxSamples),
+		Fewer: []weigh.By{all &^ weigh.ByThread, weigh.ByProcess | weigh.ByKind, 0},
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	switch t.By {
+	case all:
+	case all &^ weigh.ByThread:
+		dropped = "thread, tid"
+	case weigh.ByProcess | weigh.ByKind:
+		dropped = "thread, tid, lock"
+	default:
+		dropped = "all"
+	}
+	return t, dropped, nil
 }
 
 func (w *writer) header(t *weigh.Table) {

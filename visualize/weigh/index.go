@@ -4,8 +4,8 @@ package weigh
 
 import "github.com/hbtrace/hbtrace/trace"
 
-// place is what an event says of its row, before anything is looked up: stack, hook and kind in a, thread or process in
-// b. Rows are kept apart by less: a hook that is the stack's leaf is none, and no stack is as good as another.
+// place is what an event says of its row, before anything is looked up: stack, hook and kind in a, the object's number and
+// thread or process in b. Rows are kept apart by less: a hook that is the stack's leaf is none, and no stack is as good as another.
 type place struct{ a, b uint64 }
 
 func placeOf(stack trace.StackID, hook trace.HookID, kind uint8, group uint32) place {
@@ -49,11 +49,14 @@ func (x *placeIndex) find(p place) *slot {
 	return s
 }
 
-func (x *placeIndex) probe(p place) *slot {
+func (p place) hash() uint64 {
 	h := (p.a ^ p.b*0x9e3779b97f4a7c15) * 0xd6e8feb86659fd93
-	h ^= h >> 32
+	return h ^ h>>32
+}
+
+func (x *placeIndex) probe(p place) *slot {
 	mask := uint64(len(x.slots) - 1)
-	for i := h & mask; ; i = (i + 1) & mask {
+	for i := p.hash() & mask; ; i = (i + 1) & mask {
 		if s := &x.slots[i]; s.row == 0 || s.place == p {
 			return s
 		}
@@ -74,4 +77,30 @@ func (x *placeIndex) grow() {
 			*x.probe(old[i].place) = old[i]
 		}
 	}
+}
+
+// numbering numbers objects from 1, in the order in which they are met: a place has no room for an address.
+type numbering struct {
+	numbers map[uint64]uint32
+	recent  [64]struct { // a map is slow for every wait
+		object uint64
+		number uint32
+	}
+}
+
+func (x *numbering) of(object uint64) uint32 {
+	r := &x.recent[(object>>4^object>>12)%64]
+	if r.number != 0 && r.object == object {
+		return r.number
+	}
+	n, ok := x.numbers[object]
+	if !ok {
+		if x.numbers == nil {
+			x.numbers = map[uint64]uint32{}
+		}
+		n = uint32(len(x.numbers) + 1)
+		x.numbers[object] = n
+	}
+	r.object, r.number = object, n
+	return n
 }

@@ -24,11 +24,8 @@ import (
 // the sampler's processor is mostly met where that preempted it, at the end of a system call.
 type runs struct {
 	numbers map[origin]int32
-	recent  [256]struct { // by began: a map is slow for every sample
-		origin
-		number int32 // one more than the origin's; 0: none
-	}
-	list []run // by number
+	recent  [256]numbered // by began: a map is slow for every sample
+	list    []run         // by number
 	// What fell on each row in runs of each origin, by open addressing.
 	sums []runSum // a power of two, at most two thirds full
 	used int
@@ -39,6 +36,15 @@ type origin struct {
 	thread trace.ThreadID // 0 unless rows are kept apart by thread, and for all of a process
 	began  uint64
 }
+
+// numbered is an origin and one more than its number; 0: none.
+type numbered struct {
+	origin
+	number int32
+}
+
+// near is where an origin's number is, if it is one of the recent.
+func (rs *runs) near(o origin) *numbered { return &rs.recent[(o.began^o.began>>8)%256] }
 
 type site struct {
 	stack trace.StackID
@@ -77,7 +83,7 @@ func (a *arrived) hits(late int64) int64 {
 }
 
 func (rs *runs) number(o origin) int32 {
-	r := &rs.recent[(o.began^o.began>>8)%256]
+	r := rs.near(o)
 	if r.number != 0 && r.origin == o {
 		return r.number - 1
 	}
@@ -94,6 +100,8 @@ func (rs *runs) number(o origin) int32 {
 	return n
 }
 
+func runKey(number, row int32) uint64 { return uint64(number+1)<<32 | uint64(uint32(row)) }
+
 // sum finds the sum of an origin and a row. It is valid until the next one is asked for.
 func (rs *runs) sum(number, row int32) *runSum {
 	if 3*(rs.used+1) > 2*len(rs.sums) {
@@ -105,7 +113,7 @@ func (rs *runs) sum(number, row int32) *runSum {
 			}
 		}
 	}
-	key := uint64(number+1)<<32 | uint64(uint32(row))
+	key := runKey(number, row)
 	s := rs.probe(key)
 	if s.key == 0 {
 		s.key = key
@@ -114,10 +122,12 @@ func (rs *runs) sum(number, row int32) *runSum {
 	return s
 }
 
+// runHash is where the search for a key begins, but for the table's length.
+func runHash(key uint64) uint64 { return key * 0x9e3779b97f4a7c15 >> 32 }
+
 func (rs *runs) probe(key uint64) *runSum {
-	h := key * 0x9e3779b97f4a7c15
 	mask := uint64(len(rs.sums) - 1)
-	for i := h >> 32 & mask; ; i = (i + 1) & mask {
+	for i := runHash(key) & mask; ; i = (i + 1) & mask {
 		if s := &rs.sums[i]; s.key == 0 || s.key == key {
 			return s
 		}

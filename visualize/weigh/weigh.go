@@ -51,8 +51,10 @@ const (
 type Options struct {
 	Values []Value // columns wanted; nil: all that were recorded. Rows without any of them are left out.
 	By     By
-	// MaxRows > 0 makes Collect give up with ErrTooManyRows rather than use ever more memory: a row is some 250 bytes.
+	// MaxRows > 0 bounds memory, a row is some 250 bytes: where there would be more, rows are kept apart by what comes next
+	// in Fewer instead. The last of these is kept to whatever comes; with none at all, Collect gives up with ErrTooManyRows.
 	MaxRows int
+	Fewer   []By // each a part of the one before
 }
 
 // ErrTooManyRows says that Options.MaxRows was not enough: ask for fewer grouping keys.
@@ -79,6 +81,7 @@ type Row struct {
 // equal tables.
 type Table struct {
 	Values []Value // columns recorded and wanted
+	By     By      // what rows are kept apart by: Options.By, or one of Options.Fewer
 	Rows   []Row
 	Total  [NumValues]int64
 	Doubt  Doubt
@@ -112,13 +115,15 @@ type Collector struct {
 	rows   []Row
 	objs   []objects // by row, as far as rows with allocations reach
 	places placeIndex
-	index  map[Key]int32 // rows of an object or a start routine
+	index  map[Key]int32 // rows of a start routine or without a stack
+	object numbering     // of objects that rows are kept apart by
 	few    []*thread     // by id, as far as they are small
 	many   map[trace.ThreadID]*thread
 	nodeAt map[trace.Addr]trace.StackID
 	lock   *Locking
 	live   heap
 	runs   runs
+	read   int32 // what ahead read, so that it is not left out
 	want   [NumValues]bool
 }
 
@@ -135,7 +140,7 @@ const fewThreads = 1 << 16
 // Collect reads src's events once. Errors are those of src, and [ErrTooManyRows].
 func Collect(src trace.Source, o Options) (*Table, error) {
 	c := NewCollector(src, o)
-	if err := feed.Events(src, c.Add); err != nil {
+	if err := feed.Batches(src, c.AddBatch); err != nil {
 		return nil, err
 	}
 	return c.Table(), nil
@@ -221,6 +226,24 @@ func (c *Collector) findRoutines(threads []trace.Thread) {
 	}
 }
 
+// AddBatch is Add for a recording's next events. Tables of a large recording lie in no cache; what each event needs of them
+// is asked for beforehand, all at the same time, instead of one after the other.
+func (c *Collector) AddBatch(events []trace.Event) error {
+	for len(events) > maxAhead {
+		if err := c.AddBatch(events[:maxAhead]); err != nil {
+			return err
+		}
+		events = events[maxAhead:]
+	}
+	c.ahead(events)
+	for i := range events {
+		if err := c.Add(&events[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Add takes the recording's next event. It keeps no reference to it. The error is [ErrTooManyRows].
 func (c *Collector) Add(e *trace.Event) error {
 	if e.Kind.Beside() {
@@ -275,8 +298,11 @@ func (c *Collector) Add(e *trace.Event) error {
 	case trace.KindLost:
 		c.t.Doubt.Lost += uint64(e.Count)
 	}
-	if c.o.MaxRows > 0 && len(c.rows) > c.o.MaxRows {
-		return ErrTooManyRows
+	for c.o.MaxRows > 0 && len(c.rows) > c.o.MaxRows {
+		if len(c.o.Fewer) == 0 {
+			return ErrTooManyRows
+		}
+		c.fold()
 	}
 	return nil
 }
@@ -298,8 +324,7 @@ const (
 
 var kinds = [...]Kind{KindCPU, KindTail, KindWait, KindCall, KindAlloc}
 
-// row finds or makes e's row and counts its doubts. The slot is nil where a wait's object decides on the row; it is valid
-// until the next one is looked for.
+// row finds or makes e's row and counts its doubts. The slot is valid until the next one is looked for.
 func (c *Collector) row(e *trace.Event, t *thread, kind uint8, hook trace.HookID) (int32, *slot) {
 	d, n := &c.t.Doubt, uint64(max(e.Count, 1))
 	d.Stacks += n
@@ -318,36 +343,28 @@ func (c *Collector) row(e *trace.Event, t *thread, kind uint8, hook trace.HookID
 	if !c.t.Frames.Valid(stack) {
 		stack = 0
 	}
-	p := c.place(stack, hook, e.Thread, t, kind)
+	var object uint64
+	if kind == kindWait && c.o.By&ByObject != 0 {
+		object = e.Object
+	}
+	p := c.place(stack, hook, e.Thread, t, kind, object)
 	s := c.places.find(p)
-	row, doubt := s.row-1, s.doubt
-	byObject := kind == kindWait && c.o.By&ByObject != 0
-	if row < 0 {
-		var k Key
+	if s.row == 0 {
+		k := Key{Object: object}
+		var doubt doubtBits
 		k.Stack, k.Hook, doubt = c.judge(stack, hook)
-		if byObject {
-			row = 0 // the place knows the doubts; rows are the objects'
-		} else {
-			row = c.at(k, e.Thread, t, kind)
-			s = c.places.find(p) // at may have moved it
-		}
-		if s.row == 0 {
+		row := c.at(k, e.Thread, t, kind)
+		if s = c.places.find(p); s.row == 0 { // at may have moved it, or filled it
 			c.places.set(s, p, row, doubt)
 		}
 	}
-	if doubt&doubtNoStack != 0 {
+	if s.doubt&doubtNoStack != 0 {
 		d.NoStack += n
 	}
-	if doubt&doubtUnsymbolised != 0 {
+	if s.doubt&doubtUnsymbolised != 0 {
 		d.Unsymbolised += n
 	}
-	if byObject {
-		var k Key
-		k.Stack, k.Hook, _ = c.judge(stack, hook)
-		k.Object = e.Object
-		return c.at(k, e.Thread, t, kind), nil
-	}
-	return row, s
+	return s.row - 1, s
 }
 
 // judge says what a stack is, and whether the hook is a frame of its own on top of it.
@@ -370,7 +387,7 @@ func (c *Collector) judge(stack trace.StackID, hook trace.HookID) (trace.StackID
 }
 
 // place is an event's place, by what rows are kept apart by.
-func (c *Collector) place(stack trace.StackID, hook trace.HookID, id trace.ThreadID, t *thread, kind uint8) place {
+func (c *Collector) place(stack trace.StackID, hook trace.HookID, id trace.ThreadID, t *thread, kind uint8, object uint64) place {
 	var group uint32
 	switch {
 	case c.o.By&ByThread != 0:
@@ -381,7 +398,11 @@ func (c *Collector) place(stack trace.StackID, hook trace.HookID, id trace.Threa
 	if c.o.By&ByKind == 0 && (kind != kindWait || c.o.By&ByObject == 0) {
 		kind = kindCPU
 	}
-	return placeOf(stack, hook, kind, group)
+	p := placeOf(stack, hook, kind, group)
+	if object != 0 {
+		p.b |= uint64(c.object.of(object)) << 32
+	}
+	return p
 }
 
 // tail finds or makes the row for CPU time that a thread used after its last sample. The event's own stack comes
@@ -412,7 +433,7 @@ func (c *Collector) at(k Key, id trace.ThreadID, t *thread, kind uint8) int32 {
 	if c.o.By&ByKind != 0 {
 		k.Kind = kinds[kind]
 	}
-	if k.Object != 0 || k.Routine != (trace.Addr{}) || k.Stack == 0 || kind == kindWait && c.o.By&ByObject != 0 {
+	if k.Routine != (trace.Addr{}) || k.Stack == 0 {
 		i, ok := c.index[k]
 		if !ok {
 			i = c.add(k)
@@ -420,7 +441,7 @@ func (c *Collector) at(k Key, id trace.ThreadID, t *thread, kind uint8) int32 {
 		}
 		return i
 	}
-	p := c.place(k.Stack, k.Hook, id, t, kind)
+	p := c.place(k.Stack, k.Hook, id, t, kind, k.Object)
 	s := c.places.find(p)
 	if s.row == 0 {
 		_, _, doubt := c.judge(k.Stack, k.Hook)
@@ -434,16 +455,22 @@ func (c *Collector) add(k Key) int32 {
 	return int32(len(c.rows) - 1)
 }
 
-func (c *Collector) finish() {
-	c.t.Doubt.FreesUnmet = c.live.unmet()
+// empty adds what slots hold to their rows.
+func (c *Collector) empty() {
 	for i := range c.places.slots {
 		if s := &c.places.slots[i]; s.row != 0 {
 			v := &c.rows[s.row-1].Values
 			v[Samples] += s.samples
 			v[CPU] += s.cpu
 			v[Blocked] += s.blocked
+			s.samples, s.cpu, s.blocked = 0, 0, 0
 		}
 	}
+}
+
+func (c *Collector) finish() {
+	c.t.By, c.t.Doubt.FreesUnmet = c.o.By, c.live.unmet()
+	c.empty()
 	c.runs.share(c)
 	for i := range c.rows {
 		r := &c.rows[i]
