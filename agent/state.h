@@ -100,9 +100,13 @@ struct hb_note {           /* written by every write to its descriptor */
   _Atomic uint64_t before; /* the one before; UINT64_MAX: of another descriptor */
   _Atomic uint32_t fd;     /* + 1 */
   _Atomic uint32_t thread; /* uid */
-  _Atomic uint64_t ino;    /* what fd was when it was last asked about; 0: never, or another since */
+} __attribute__((aligned(32))); /* two to a cache line */
+struct hb_identity { /* what the kernel last said that a descriptor is */
+  _Atomic uint64_t key;   /* its inode; of a pipe, mixed with its device */
+  _Atomic uint64_t asked; /* stamp of the question */
+  _Atomic uint64_t what;  /* fd + 1, and its type << 32 */
+  _Atomic uint64_t check; /* hb_identity_check() of these; anything else: half-written, or closed since */
 };
-_Static_assert(sizeof(struct hb_note) == 32, "two to a cache line");
 struct hb_watch {
   _Atomic uint64_t data;
   _Atomic uint32_t epoll, fd; /* fd + 1 */
@@ -128,10 +132,11 @@ struct hb_wiped {
   _Atomic uint64_t orphan_free[HB_ORPHAN_FREES]; /* freed by threads that write no records any more: hooks/alloc.h */
   _Atomic uint32_t orphan_frees; /* of them in use; may be more for a moment */
   uint32_t pad2[15];
-  struct hb_lock_bucket locks[HB_LOCK_BUCKETS];
+  struct hb_lock_bucket locks[HB_LOCK_BUCKETS]; /* from here on nothing is touched before the process is attached */
   _Alignas(64) struct hb_note notes[HB_NOTES];
   _Atomic uint64_t noted[HB_NOTES / 64]; /* a bit for each note that was ever made */
   _Atomic uint16_t unfound[HB_NOTES]; /* by waiter's descriptor: waits to pass over, and log2 of the next such number << 8 */
+  struct hb_identity identities[HB_NOTES];
   struct hb_watch watches[HB_WATCHES];
   struct hb_pair pairs[HB_PAIRS];
   _Atomic uint32_t pairs_next;
@@ -186,8 +191,9 @@ struct hb_process {
 };
 
 static struct hb_header hb_no_header;
-static struct hb_wiped hb_no_wiped;
-static struct hb_process hb = {.header = &hb_no_header, .wiped = &hb_no_wiped};
+/* Before attach: only as much as is read by then, since a program may run under a limit on its addresses. */
+static _Alignas(64) char hb_no_wiped[offsetof(struct hb_wiped, locks)];
+static struct hb_process hb = {.header = &hb_no_header, .wiped = (struct hb_wiped *)(void *)hb_no_wiped};
 
 HB_INLINE struct hb_tls *hb_self(void) { return &hb_tls; }
 

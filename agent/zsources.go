@@ -47,10 +47,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "ed52f41f498623b3c8e210ce8ea24216853804ff7d1e3e99592997f78f22b804"
+const sourcesSHA256 = "13be23adc0b38d87e8118dfb0f3f0393f977d7c367fdce2bd285e5f9e65ff476"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "910d3b449052c15f1202d101d0a1797003224cb95207cb4e9e8edf78f527912e",
+	"agent/hbagent_linux_amd64.so": "795320a3c6fb7a8defc00d389e4b411ea09f6525406dcf4963d754f6e8081aa9",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

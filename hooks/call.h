@@ -177,7 +177,6 @@ HB_CALL(hb_ssize, vmsplice, FD, (int fd, hb_src v, size_t n, unsigned flags), (f
 HB_CALL(hb_ssize, tee, FD, (int fd, int out, size_t n, unsigned flags), (fd, out, n, flags))
 HB_CALL(int, tcdrain, FD, (int fd), (fd))
 HB_CALL(int, syncfs, FD, (int fd), (fd))
-HB_CALL(int, close, FD, (int fd), (fd))
 HB_CALL(int, lockf, FD, (int fd, int op, int64_t n), (fd, op, n))
 HB_CALL(int, lockf64, FD, (int fd, int op, int64_t n), (fd, op, n))
 HB_CALL(int, fallocate, FD, (int fd, int mode, int64_t at, int64_t n), (fd, mode, at, n))
@@ -259,6 +258,21 @@ HB_EXPORT int hb_call_socketpair(int domain, int type, int protocol, int *fds) {
   int r = real(domain, type, protocol, fds);
   if (r || !hb_load_relaxed(&hb.on) || hb_is_err(hb_sys2(HB_SYS_fstat, fds[0], &a)) || hb_is_err(hb_sys2(HB_SYS_fstat, fds[1], &b))) return r;
   hb_pair_remember(a.ino, b.ino);
+  return r;
+}
+
+/* The number may mean another one from now on. */
+HB_EXPORT int hb_call_close(int fd) __asm__("close");
+HB_EXPORT HB_NOINLINE int hb_call_close(int fd) {
+  HB_UNWIND_SCOPE;
+  typedef int (*fn)(int);
+  fn real = HB_REAL(fn, close);
+  struct hb_call c;
+  if (HB_UNLIKELY(!real)) return (int)hb_fail(HB_ENOSYS);
+  hb_call_enter(&c, HB_HOOK_close, FD, HB_PARKS_close, HB_FRAME);
+  int r = real(fd);
+  if (HB_LIKELY(c.slot != NULL)) hb_identity_forget(FD);
+  hb_call_leave(&c, HB_HOOK_close, FD, r, HB_ERRNO, HB_FRAME);
   return r;
 }
 

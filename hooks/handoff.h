@@ -7,7 +7,8 @@
  *   pipe      both ends have one inode
  *   eventfd   the same descriptor
  *   sockets   each one's name is the other's peer; ends of socketpair(2), which have none, are remembered by inode
- * Numbers that a descriptor had are remembered, to rule out others; an edge is made only from what the kernel has just said.
+ * What a descriptor was is remembered, to rule out others; an edge is made only from what the kernel said within the last
+ * HB_TRUST_NS, unless the descriptor has been closed since (dup2(2) onto it within that time is not seen).
  * A poll says which descriptor was ready; an epoll instance gives back what it was told by epoll_ctl(2), which is remembered.
  * Most connections lead to other processes: a descriptor for which nobody was found is asked about half as often each time, down
  * to one recorded wait in 64, until somebody is. Names are not asked for while somebody writes to the socket: the kernel
@@ -23,6 +24,8 @@
 
 #define HB_UNFOUND_MOST 6u
 #define HB_HANDOFF_TRIES 8 /* notes that are asked about for one wait, at half a microsecond each */
+#define HB_TRUST_NS 10000000u /* a program that waits 20,000 times a second would ask twice for each */
+#define HB_BUSY_MOST_NS 1000000000u /* a write that has lasted longer was left by a jump, or its thread ended in it */
 
 struct hb_from {
   uint32_t thread; /* uid; 0: nobody was found */
@@ -40,21 +43,24 @@ HB_INLINE void hb_note_write(struct hb_tls *t, uint32_t fd, uint64_t stamp) {
   uint64_t before = hb_load_relaxed(&n->stamp);
   hb_store_relaxed(&n->stamp, (uint64_t)0);
   hb_store_release(&n->before, had == fd + 1 ? before : had ? UINT64_MAX : 0);
-  if (HB_UNLIKELY(had != fd + 1)) {
-    hb_store_relaxed(&n->ino, (uint64_t)0);
+  if (HB_UNLIKELY(had != fd + 1))
     atomic_fetch_or_explicit(&hb.wiped->noted[fd % HB_NOTES / 64], 1ull << fd % 64, memory_order_relaxed);
-  }
   hb_store_relaxed(&n->fd, (fd + 1) | HB_NOTE_BUSY);
   hb_store_relaxed(&n->thread, t->uid);
   hb_store_release(&n->stamp, stamp);
 }
 
-/* Is anybody writing to fd? hook path */
+/* Is the last write to fd noted as under way? hook path */
 HB_INLINE int hb_note_busy(uint32_t fd) { return hb_load_relaxed(&hb.wiped->notes[fd % HB_NOTES].fd) == ((fd + 1) | HB_NOTE_BUSY); }
 
 /* It has been written. hook path */
 HB_INLINE void hb_note_done(uint32_t fd) {
   if (hb_note_busy(fd)) hb_store_relaxed(&hb.wiped->notes[fd % HB_NOTES].fd, fd + 1);
+}
+
+/* Is anybody writing to fd? hook path */
+static int hb_note_writing(uint32_t fd, uint64_t now) {
+  return hb_note_busy(fd) && hb_stamp_ns(hb_load_relaxed(&hb.wiped->notes[fd % HB_NOTES].stamp), now) < HB_BUSY_MOST_NS;
 }
 
 /* It wrote nothing. hook path */
@@ -70,6 +76,57 @@ struct hb_stat { /* of struct stat, what is looked at */
   uint32_t rest[29];
 };
 _Static_assert(sizeof(struct hb_stat) == 144, "the kernel's struct stat");
+
+struct hb_what { /* what a descriptor is */
+  uint64_t key;
+  uint32_t type; /* HB_S_IFMT's bits */
+};
+
+/* Never 0 for anything that was asked: `what` is not 0 then. */
+HB_INLINE uint64_t hb_identity_check(uint64_t key, uint64_t asked, uint64_t what) {
+  return (key ^ (asked << 32 | asked >> 32)) * 0x9e3779b97f4a7c15ull + what;
+}
+
+/* What the kernel last said of fd; 0: it was not asked, or fd has been closed since. *asked: when. hook path */
+static int hb_identity_known(uint32_t fd, struct hb_what *w, uint64_t *asked) {
+  struct hb_identity *i = &hb.wiped->identities[fd % HB_NOTES];
+  uint64_t check = hb_load_acquire(&i->check), what = hb_load_relaxed(&i->what);
+  w->key = hb_load_relaxed(&i->key);
+  w->type = (uint32_t)(what >> 32);
+  *asked = hb_load_relaxed(&i->asked);
+  return (uint32_t)what == fd + 1 && check == hb_identity_check(w->key, *asked, what);
+}
+
+/* Ask the kernel what fd is; 0: nothing. hook path */
+static int hb_identity_ask(uint32_t fd, uint64_t now, struct hb_what *w) {
+  struct hb_identity *i = &hb.wiped->identities[fd % HB_NOTES];
+  struct hb_stat st;
+  uint64_t check = hb_load_acquire(&i->check);
+  if (!check && hb_cas_seq(&i->check, &check, (uint64_t)1)) check = 1; /* so that a close meanwhile shows */
+  if (hb_is_err(hb_sys2(HB_SYS_fstat, fd, &st))) return 0;
+  w->type = st.mode & HB_S_IFMT;
+  w->key = w->type == HB_S_IFSOCK ? st.ino : st.ino + st.dev * 0x9e3779b97f4a7c15ull;
+  uint64_t what = (uint64_t)w->type << 32 | (fd + 1);
+  hb_store_relaxed(&i->key, w->key);
+  hb_store_relaxed(&i->asked, now);
+  hb_store_relaxed(&i->what, what);
+  /* Not if it was closed meanwhile, or another thread asked: then nobody believes it. */
+  hb_cas_seq(&i->check, &check, hb_identity_check(w->key, now, what));
+  return 1;
+}
+
+/* hook path */
+static int hb_identity_of(uint32_t fd, uint64_t now, struct hb_what *w) {
+  uint64_t asked;
+  if (hb_identity_known(fd, w, &asked) && hb_stamp_ns(asked, now) < HB_TRUST_NS) return 1;
+  return hb_identity_ask(fd, now, w);
+}
+
+/* It has been closed. hook path */
+HB_INLINE void hb_identity_forget(uint32_t fd) {
+  struct hb_identity *i = &hb.wiped->identities[fd % HB_NOTES];
+  if (hb_load_relaxed(&i->check)) hb_add_relaxed(&i->check, (uint64_t)1);
+}
 
 struct hb_name { /* a socket's address */
   uint32_t bytes;
@@ -129,8 +186,8 @@ static void hb_handoff_fd(struct hb_tls *t, uint32_t fd, uint64_t from, struct h
     hb_store_relaxed(unfound, (uint16_t)(passed - 1));
     return;
   }
-  struct hb_stat mine, its;
-  uint64_t peer = 0; /* of a socket, if it is remembered */
+  struct hb_what mine, its;
+  uint64_t now = hb_stamp(), peer = 0; /* of a socket, if it is remembered */
   int tries = 0, asked = 0, found = 0, busy = 0;
   uint64_t noted = 0; /* of 64 notes, those that are left */
   for (uint32_t next = 0; tries < HB_HANDOFF_TRIES;) {
@@ -148,26 +205,23 @@ static void hb_handoff_fd(struct hb_tls *t, uint32_t fd, uint64_t from, struct h
     hb_compiler_barrier();
     if (by == t->uid || hb_load_acquire(&n->stamp) != stamp) continue;
     if (!asked++) {
-      if (hb_is_err(hb_sys2(HB_SYS_fstat, fd, &mine))) return;
-      if ((mine.mode & HB_S_IFMT) == HB_S_IFSOCK) peer = hb_pair_of(mine.ino);
+      if (!hb_identity_of(fd, now, &mine)) return;
+      if (mine.type == HB_S_IFSOCK) peer = hb_pair_of(mine.key);
     }
-    uint32_t type = mine.mode & HB_S_IFMT;
-    uint64_t wanted = type == HB_S_IFSOCK ? peer : mine.ino, was = hb_load_relaxed(&n->ino);
-    if (type == 0 && other != fd) continue; /* an eventfd has no number of its own */
+    uint64_t wanted = mine.type == HB_S_IFSOCK ? peer : mine.key, asked_at;
+    if (mine.type == 0 && other != fd) continue; /* an eventfd has no number of its own */
     /* What it was when it was asked about last rules it out, unless nobody was found the last time: then it may be another by now. */
-    if (was && wanted && was != wanted && !passed) continue;
+    if (!passed && wanted && hb_identity_known(other, &its, &asked_at) && its.key != wanted) continue;
     tries++;
-    if (hb_is_err(hb_sys2(HB_SYS_fstat, other, &its))) continue;
-    hb_store_relaxed(&n->ino, its.ino);
-    if (type != (its.mode & HB_S_IFMT)) continue;
+    if (!hb_identity_of(other, now, &its) || mine.type != its.type) continue;
     int is;
-    if (type == HB_S_IFIFO) is = mine.ino == its.ino && mine.dev == its.dev;
-    else if (type != HB_S_IFSOCK) is = type == 0;
-    else if (peer) is = its.ino == peer;
-    else if (hb_note_busy(other) || hb_note_busy(fd)) { /* its name would be waited for: the kernel locks the socket for a write */
+    if (mine.type == HB_S_IFIFO) is = its.key == mine.key;
+    else if (mine.type != HB_S_IFSOCK) is = mine.type == 0;
+    else if (peer) is = its.key == peer;
+    else if (hb_note_writing(other, now) || hb_note_writing(fd, now)) { /* its name would be waited for: the kernel locks the socket for a write */
       busy = 1;
       continue;
-    } else if ((is = fd != other && hb_peers(fd, other))) hb_pair_remember(mine.ino, its.ino);
+    } else if ((is = fd != other && hb_peers(fd, other))) hb_pair_remember(mine.key, its.key);
     if (!is) continue;
     if (!found++ || stamp < out->stamp) {
       *out = (struct hb_from){by, fd, stamp, (int64_t)(before - from) <= 0};

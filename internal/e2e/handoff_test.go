@@ -96,3 +96,37 @@ func handoffLater(t *testing.T) int {
 	}
 	return first
 }
+
+// TestHandoffReused: descriptors whose numbers come to mean others within the time for which the agent believes what they were. Who wrote to the
+// first is named, and nobody for the second, which another process wrote to while a thread wrote to the number that the first's other end had.
+func TestHandoffReused(t *testing.T) {
+	t.Parallel()
+	exe := testprog.BuildFile(t, "../testprog/src/fdreuse.c")
+	s := start(t, testprog.Command{Args: []string{exe}})
+	if r := s.finish(t); r.Code != 0 {
+		t.Fatalf("exit %d: %s", r.Code, r.Stderr)
+	}
+	r := s.openTrace(t)
+	const first, rounds = 100, 40
+	named, unnamed := 0, 0
+	if err := r.Events(func(e *trace.Event) error {
+		if e.Kind != trace.KindCall || e.Object < first || e.Object >= first+2*rounds {
+			return nil
+		}
+		switch name := r.Meta().Hooks[e.Hook].Name; {
+		case name == "read" && e.Releaser != 0:
+			named++
+		case name == "readv" && e.Releaser == 0:
+			unnamed++
+		case name == "readv":
+			t.Errorf("descriptor %d was written to by another process, not by thread %d", e.Object, e.Releaser)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("of %d waits for a thread %d name one; of as many for another process %d name nobody", rounds, named, unnamed)
+	if named < rounds/2 || unnamed < rounds/2 {
+		t.Errorf("of %d waits each, %d for a thread name one and %d for another process are recorded: too few to tell", rounds, named, unnamed)
+	}
+}
