@@ -120,6 +120,7 @@ func behaviours() []behaviour {
 		{name: "dlstorm", program: "dlstorm", plugin: true, threads: 7},
 		{name: "churn", program: "churn", args: []string{"3200"}, threads: 3201, intervals: []string{"poll"}},
 		{name: "sigstorm", program: "sigstorm", threads: 5, intervals: []string{"poll"}},
+		{name: "fdreuse", program: "fdreuse", procs: 2, threads: 3, intervals: []string{"read", "readv"}},
 		{name: "fcontext", program: "fcontext", threads: 3, intervals: []string{"poll"}},
 		{name: "fcontext-O2", program: "fcontext", build: []string{"-O2", "-fomit-frame-pointer"}, threads: 3},
 		{name: "ownmalloc", program: "ownmalloc", threads: 4},

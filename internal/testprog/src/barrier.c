@@ -1,7 +1,9 @@
 /* barrier: six threads, 200 rounds, one serial thread in each; joins with time-outs. */
 #include "check.h"
+#include <semaphore.h>
 
 static pthread_barrier_t bar;
+static sem_t may_end;
 static int serial, round_no[6];
 
 static void *body(void *arg) {
@@ -19,7 +21,7 @@ static void *body(void *arg) {
 }
 
 static void *slow(void *arg) {
-  usleep(60000);
+  CHECK(sem_wait(&may_end) == 0);
   return arg;
 }
 
@@ -34,12 +36,14 @@ int main(void) {
     CHECK(ret == (void *)(intptr_t)(i + 10));
   }
   CHECK(serial == 200);
+  CHECK(sem_init(&may_end, 0, 0) == 0);
   CHECK_RC(pthread_create(&t[0], NULL, slow, &serial), 0);
   struct timespec at = after_ns(CLOCK_REALTIME, 10000000);
   CHECK_RC(pthread_timedjoin_np(t[0], NULL, &at), ETIMEDOUT);
   at = after_ns(CLOCK_MONOTONIC, 10000000);
   CHECK_RC(pthread_clockjoin_np(t[0], NULL, CLOCK_MONOTONIC, &at), ETIMEDOUT);
   CHECK_RC(pthread_tryjoin_np(t[0], NULL), EBUSY);
+  CHECK(sem_post(&may_end) == 0);
   void *ret;
   CHECK_RC(pthread_join(t[0], &ret), 0);
   CHECK(ret == &serial);
