@@ -285,6 +285,7 @@ func (s *session) housekeeping(begun time.Time) {
 	}
 	if now.Sub(s.lastRefresh) >= refreshEvery {
 		s.lastRefresh = now
+		s.retitle()
 		s.asm.Refresh()
 		s.lookAtUsage()
 		s.lookForDeadlocks()
@@ -404,7 +405,7 @@ func (s *session) describe(uid uint32, p *trace.Process) {
 	if known.verified {
 		p.PID = known.id.pid
 	}
-	if p.Cmdline == nil {
+	if known.cmdline != nil {
 		p.Cmdline = known.cmdline
 	}
 	if known.exe != "" && len(p.Exe) < len(known.exe) {

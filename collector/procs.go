@@ -7,6 +7,7 @@
 package collector
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hbtrace/hbtrace/segment"
@@ -63,6 +64,42 @@ func (s *session) introduce() {
 	s.mu.Unlock()
 	for _, uid := range newcomers {
 		s.asm.Attached(uid)
+	}
+}
+
+// titlesAtOnce bounds the work of one look at titles.
+const titlesAtOnce = 64
+
+// retitle looks at the command lines of living processes again: servers call themselves and their children by what these do
+// ("postgres: checkpointer").
+func (s *session) retitle() {
+	type one struct {
+		uid uint32
+		pid int
+	}
+	var look []one
+	s.mu.Lock()
+	for uid, p := range s.procs { // in no order: where there are too many, others are looked at each time
+		if p.verified && !p.gone && len(look) < titlesAtOnce {
+			look = append(look, one{uid, p.id.pid})
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range look {
+		cmdline, _ := describe(l.pid)
+		if len(cmdline) == 0 {
+			continue
+		}
+		s.mu.Lock()
+		p := s.procs[l.uid]
+		changed := p != nil && !p.gone && !slices.Equal(p.cmdline, cmdline)
+		if changed {
+			p.cmdline = cmdline
+		}
+		s.mu.Unlock()
+		if changed {
+			s.asm.Attached(l.uid)
+		}
 	}
 }
 

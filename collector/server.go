@@ -219,11 +219,26 @@ func peer(c *net.UnixConn) (*unix.Ucred, error) {
 
 // describe reads a process's command line and executable; empty where it cannot.
 func describe(pid int) (cmdline []string, exe string) {
-	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && len(b) > 0 {
-		for _, a := range bytes.Split(bytes.TrimSuffix(b, []byte{0}), []byte{0}) {
-			cmdline = append(cmdline, string(bytes.ToValidUTF8(a, []byte("\uFFFD"))))
-		}
+	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil {
+		cmdline = arguments(b)
 	}
 	exe, _ = os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return cmdline, exe
+}
+
+// arguments are those in a /proc/PID/cmdline. Where the process has written a title over them, that is the only one: it has
+// blanks in it, and zeros behind it up to the end of what it was written over.
+func arguments(b []byte) []string {
+	if len(b) == 0 {
+		return nil
+	}
+	b = bytes.TrimSuffix(b, []byte{0})
+	if title := bytes.TrimRight(b, "\x00"); len(title) < len(b) && !bytes.ContainsRune(title, 0) && bytes.ContainsRune(title, ' ') {
+		b = title
+	}
+	var out []string
+	for _, a := range bytes.Split(b, []byte{0}) {
+		out = append(out, string(bytes.ToValidUTF8(a, []byte("\uFFFD"))))
+	}
+	return out
 }

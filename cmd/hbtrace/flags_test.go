@@ -138,3 +138,17 @@ func TestWriteFileWholeOrNot(t *testing.T) {
 		t.Errorf("%v, %v", entries, err)
 	}
 }
+
+// TestNumbersInFlags: what is no number is told in words that say which flag it was given to.
+func TestNumbersInFlags(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"run -F abc -- true", "hbtrace: -F, --freq abc: it is not a whole number: see hbtrace run --help\n"},
+		{"report -n 1e3 a.hbt", "hbtrace: -n, --top 1e3: it is not a whole number: see hbtrace report --help\n"},
+		{"run -F 99999999999999999999 -- true", "hbtrace: -F, --freq 99999999999999999999: it is too large: see hbtrace run --help\n"},
+	} {
+		var stdout, stderr strings.Builder
+		if code := execute(strings.Fields(tt.args), &stdout, &stderr); code != ownFailure || stderr.String() != tt.want {
+			t.Errorf("%s: %d, %q, want %q", tt.args, code, &stderr, tt.want)
+		}
+	}
+}

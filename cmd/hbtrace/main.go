@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/hbtrace/hbtrace/sampler"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // ownFailure is the exit status of everything that goes wrong in hbtrace itself, so that it is not mistaken for
@@ -52,6 +54,25 @@ func complain(w io.Writer, err error) {
 	fmt.Fprintf(w, "hbtrace: %s\n", strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }
 
+// plainly is a flag's error without the words of the library that parsed a number.
+func plainly(err error) string {
+	text := err.Error()
+	var number *strconv.NumError
+	var value *pflag.InvalidValueError
+	if !errors.As(err, &number) || !errors.As(err, &value) {
+		return text
+	}
+	why := "it is not a whole number"
+	if errors.Is(number, strconv.ErrRange) {
+		why = "it is too large"
+	}
+	name := "--" + value.GetFlag().Name
+	if short := value.GetFlag().Shorthand; short != "" {
+		name = "-" + short + ", " + name
+	}
+	return fmt.Sprintf("%s %s: %s", name, value.GetValue(), why)
+}
+
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hbtrace",
@@ -67,7 +88,7 @@ and for how long, who held the lock and who let go, and what they allocated.
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())
+		return fmt.Errorf("%s: see %s --help", plainly(err), cmd.CommandPath())
 	})
 	root.AddCommand(newRun(), newReport(), newExport(), newView(), newTop(), newDoctor(), newVersion())
 	return root

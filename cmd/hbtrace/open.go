@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -118,6 +119,24 @@ func (r *recording) EventBatches(f func([]trace.Event, func()) error) error {
 		r.line.clear()
 	}
 	return r.unharmed(err)
+}
+
+// Summary is the recording's; all of the file is held against its checksums for that, and told when it takes long.
+func (r *recording) Summary() []byte {
+	if r.line == nil || r.line.w == nil {
+		return r.Reader.Summary()
+	}
+	read := make(chan []byte, 1)
+	go func() { read <- r.Reader.Summary() }()
+	select {
+	case s := <-read:
+		return s
+	case <-time.After(r.after):
+	}
+	r.line.show("checking %s", filepath.Base(r.path))
+	s := <-read
+	r.line.clear()
+	return s
 }
 
 // showAfter is how long things may take unexplained.

@@ -272,6 +272,19 @@ func startedAs(list []trace.Process) map[string]string {
 	return out
 }
 
+// Title is what a process called itself by writing over its arguments, as servers do: "postgres: checkpointer"; "" where it
+// did not. A title has blanks and is the only argument.
+func Title(p *trace.Process) string {
+	if len(p.Cmdline) != 1 || p.Cmdline[0] == p.Exe {
+		return ""
+	}
+	title := strings.TrimSpace(Valid(p.Cmdline[0]))
+	if !strings.Contains(title, " ") || strings.HasPrefix(title, "/") {
+		return ""
+	}
+	return title
+}
+
 // Variable names the lock or other variable at an address of the recorded program: by its name, and how far into it the
 // address is; "" where that is not recorded, and in a recording of several processes, where an address may mean several
 // things.

@@ -3,6 +3,7 @@
 package page
 
 import (
+	"cmp"
 	"path/filepath"
 	"strings"
 	"time"
@@ -136,7 +137,7 @@ func (t *thread) about(m *Model, procs map[trace.ProcID]int) aboutThread {
 
 // describe says what a process is, and what it could not record.
 func describe(p *trace.Process) aboutProc {
-	out := aboutProc{PID: p.PID, Name: frames.Valid(filepath.Base(p.Exe)), Command: frames.Valid(strings.Join(p.Cmdline, " ")), Doubts: []string{}}
+	out := aboutProc{PID: p.PID, Name: cmp.Or(frames.Title(p), frames.Valid(filepath.Base(p.Exe))), Command: frames.Valid(strings.Join(p.Cmdline, " ")), Doubts: []string{}}
 	d := &p.Doubt
 	say := func(yes bool, what string) {
 		if yes {

@@ -31,6 +31,7 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/feed"
 	"github.com/hbtrace/hbtrace/visualize/frames"
 	"github.com/hbtrace/hbtrace/visualize/spans"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // Options for Write. The zero value is what users want.
@@ -48,6 +49,7 @@ const batchBytes = 256 << 10
 const (
 	mainSequence        = 1
 	firstThreadSequence = 2
+	statesSequence      = 1 << 31 // | thread
 )
 
 type writer struct {
@@ -64,10 +66,14 @@ type writer struct {
 	whos     map[trace.ThreadID]string
 	hooks    map[trace.HookID]*hook
 	chains   *blame.Result // nil: not asked
-	flows    uint64
-	main     sequence // what is out of a thread's order
-	out      buffer
-	pack     *packer
+	states   map[trace.ThreadID]*states
+	locking  *weigh.Locking
+
+	stateKinds map[stateKey]weigh.State
+	flows      uint64
+	main       sequence // what is out of a thread's order
+	out        buffer
+	pack       *packer
 }
 
 // Write writes src to w. It reads the events once and keeps none. Errors are those of src and w.
@@ -78,6 +84,7 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 		whos: map[trace.ThreadID]string{}, hooks: map[trace.HookID]*hook{},
 		unlisted: map[trace.ThreadID]bool{}, seqs: map[trace.ThreadID]*sequence{}, rel: map[trace.ThreadID]*releases{},
 	}
+	x.states, x.locking, x.stateKinds = map[trace.ThreadID]*states{}, weigh.NewLocking(x.meta, x.tab), map[stateKey]weigh.State{}
 	ps, ts := src.Processes(), src.Threads()
 	for i := range ps {
 		x.procs[ps[i].ID] = &ps[i]
@@ -113,6 +120,9 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 		if err := b.Add(e); err != nil {
 			return err
 		}
+		if err := x.does(e); err != nil {
+			return err
+		}
 		if e.Kind == trace.KindThreadExit {
 			delete(x.seqs, e.Thread)
 			x.recent[e.Thread%256] = recentSequence{}
@@ -126,6 +136,11 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 	cov, err := b.Close()
 	if err != nil {
 		return fmt.Errorf("perfetto: %w", err)
+	}
+	for _, id := range slices.Sorted(maps.Keys(x.states)) {
+		if err := x.stay(id); err != nil {
+			return fmt.Errorf("perfetto: %w", err)
+		}
 	}
 	if err := x.about(cov); err != nil {
 		return fmt.Errorf("perfetto: %w", err)
@@ -181,6 +196,7 @@ func (w *writer) preamble() {
 // Track numbers. 0 is taken by Perfetto.
 func procTrack(id trace.ProcID) uint64     { return 1<<32 | uint64(id) }
 func threadTrack(id trace.ThreadID) uint64 { return 2<<32 | uint64(id) }
+func statesTrack(id trace.ThreadID) uint64 { return 5<<32 | uint64(id) }
 func counterTrack(id trace.ProcID, k counterKind) uint64 {
 	return 3<<32 | uint64(k)<<40 | uint64(id)
 }
@@ -252,6 +268,9 @@ func (w *writer) track(uuid, parent uint64, rank int, at trace.Ns, body func(*bu
 }
 
 func processLabel(p *trace.Process) string {
+	if title := frames.Title(p); title != "" {
+		return title
+	}
 	switch {
 	case p.Exe != "":
 		return frames.Valid(filepath.Base(p.Exe))

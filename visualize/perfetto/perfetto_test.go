@@ -159,6 +159,17 @@ voluntary context switches | 300`
 	}
 }
 
+// sampled is the CPU time that samples and ends of threads account for, in ns.
+func sampled(src trace.Source) (ns int64) {
+	src.Events(func(e *trace.Event) error {
+		if e.Kind == trace.KindCPU || e.Kind == trace.KindThreadExit {
+			ns += e.CPU
+		}
+		return nil
+	})
+	return ns
+}
+
 // TestDemoInTraceProcessor asks the real one what it made of the demo.
 func TestDemoInTraceProcessor(t *testing.T) {
 	path := file(t, synthetic.Demo(), Options{})
@@ -166,7 +177,7 @@ func TestDemoInTraceProcessor(t *testing.T) {
 	tests := []struct{ what, sql, want string }{
 		{
 			"processes that share a number are two, and so are threads; each has its own",
-			`select process.name, pid, thread.name, tid, count(*) from slice s` + onThread + `group by upid, utid order by min(s.ts), utid`,
+			`select process.name, pid, thread.name, tid, count(*) from slice s` + onThread + `where s.category is not 'state' group by upid, utid order by min(s.ts), utid`,
 			"app | 4000 | app | 4000 | 22\napp | 4000 | worker | 4001 | 14\napp | 4000 | helper\ufffd | 4002 | 11\napp | 4000 | second | 4001 | 3\nafter | 4000 | after | 4000 | 3",
 		},
 		{
@@ -208,6 +219,28 @@ func TestDemoInTraceProcessor(t *testing.T) {
 			"a release lies in the function that let go",
 			`select s.name, p.name, s.dur from slice s join slice p on s.parent_id = p.id where s.category = 'release' order by s.ts`,
 			"release | parse\ufffdname | 0\npthread_mutex_unlock | give | 0\npthread_cond_signal | tell | 0\nrelease | pthread_cond_signal | 0",
+		},
+		{
+			"what threads did, as far as is known, on a track of their own",
+			`select thread.name, group_concat(s.name || ' ' || (s.dur / 100000), ', ') from
+			 (select * from slice where category = 'state' order by ts) s` + onThread + `where tt.name = 'state' group by utid order by min(s.ts), utid`,
+			"app | running 30, off the CPU 210, reading or writing 100, running 5, reading or writing 50, running 105, off the CPU 10, running 10, off the CPU 80\n" +
+				"worker | running 10, off the CPU 9, running 1, waiting for a lock 51, running 9, off the CPU 40, waiting for a signal or thread 71, off the CPU 199\n" +
+				"helper\ufffd | waiting for a lock 10, waiting for a signal or thread 72, waiting for a signal or thread 50\n" +
+				"second | running 10\nafter | running 30, reading or writing 300",
+		},
+		{
+			"a thread is in one state at a time, and runs as long as its samples say",
+			`select (select count(*) from slice a join slice b using (track_id) where a.category = 'state' and b.category = 'state' and a.id < b.id
+			  and a.ts < b.ts + b.dur and b.ts < a.ts + a.dur), (select sum(dur) / 1000000 from slice where category = 'state' and name = 'running')`,
+			fmt.Sprintf("0 | %d", sampled(synthetic.Demo())/1_000_000-1), // 1 ms finds no room between the demo's waits
+		},
+		{
+			"a wait is its thread's state",
+			`select count(*) from slice s where s.category = 'lock' and s.dur > 0 and not exists
+			 (select 1 from slice t join thread_track a on t.track_id = a.id join thread_track b on s.track_id = b.id
+			  where t.category = 'state' and a.utid = b.utid and t.ts = s.ts and t.dur = s.dur and t.name glob 'waiting for*')`,
+			"0",
 		},
 		{
 			"annotations",
@@ -280,7 +313,7 @@ func TestLong(t *testing.T) {
 	}
 	begun := 0
 	for _, e := range im.events {
-		if e.typ == typeSliceBegin {
+		if e.typ == typeSliceBegin && e.cat != "state" {
 			begun++
 		}
 	}
@@ -295,7 +328,7 @@ func TestLong(t *testing.T) {
 		got := perfettotest.CheckQuery(t, path, `select
 			(select count(*) from slice where category is null), (select count(*) from slice where category in ('lock', 'call') and name not glob 'woken by*'),
 			(select count(*) from slice where name glob 'woken by*'), (select count(*) from flow),
-			(select count(*) from thread_track), (select count(*) from slice s join thread_track t on s.track_id = t.id) - (select count(*) from slice)`)[0]
+			(select count(*) from thread_track where name is not 'state'), (select count(*) from slice s join thread_track t on s.track_id = t.id) - (select count(*) from slice)`)[0]
 		want := []string{fmt.Sprint(n.spans), fmt.Sprint(n.intervals), fmt.Sprint(n.arrows), fmt.Sprint(n.arrows), "9", "-1"}
 		if len(got) != 1 || !slices.Equal(got[0], want) {
 			t.Errorf("spans, intervals, wake-ups, flows, tracks, strays: %q, want %q", got, want)
@@ -379,7 +412,7 @@ func TestOddRecordings(t *testing.T) {
 			}
 			path := file(t, b.Source(), Options{})
 			got := rows(perfettotest.CheckQuery(t, path, `select thread.name, s.name, s.depth, s.dur from slice s
-				left join thread_track tt on s.track_id = tt.id left join thread using (utid) where s.category is null or s.category <> 'about' order by s.ts, s.id`)[0])
+				left join thread_track tt on s.track_id = tt.id left join thread using (utid) where s.category is null or s.category not in ('about', 'state') order by s.ts, s.id`)[0])
 			if got != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/frames"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // Interned categories and annotation names: iid = index + 1.
@@ -19,9 +20,10 @@ const (
 	catLost
 	catAbout
 	catLife
+	catState
 )
 
-var categories = [...]string{"lock", "call", "release", "lost", "about", "life"}
+var categories = [...]string{"lock", "call", "release", "lost", "about", "life", "state"}
 
 type annotation uint8
 
@@ -69,6 +71,7 @@ const (
 	nameHook                        // | trace.HookID
 	nameWokenBy                     // | trace.ThreadID
 	nameCreatedBy                   // | trace.ThreadID
+	nameState                       // | weigh.State
 	nameOther                       // | index of otherNames
 )
 
@@ -314,6 +317,8 @@ func (w *writer) text(n name) string {
 		return w.tab.Frame(frames.ID(id)).Name
 	case nameHook:
 		return w.hook(trace.HookID(id)).name
+	case nameState:
+		return weigh.State(id).String()
 	case nameCreatedBy:
 		return "created by " + w.who(trace.ThreadID(id))
 	case nameWokenBy:

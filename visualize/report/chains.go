@@ -129,7 +129,7 @@ func (f *facts) chainLines(o Options, heading string, lock bool) []string {
 		{Title: "waited in ◂ for whom ◂ … ◂ what that one did", Flex: 1},
 	}, Indent: 2, Chain: true}
 	for _, c := range chains[:n] {
-		t.Add(duration(c.Total), duration(c.Max), number.Count(c.Count), "")
+		t.Add(duration(c.Total), duration(c.Max), number.Count(c.Count), f.linkText(&c.Links[0], o.Width))
 	}
 	w := t.Widths(o.Width)
 	for i, c := range chains[:n] {

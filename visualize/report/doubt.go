@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hbtrace/hbtrace/trace"
@@ -69,10 +70,14 @@ func (f *facts) doubts(brief bool) []doubtLine {
 
 	if exact, sampled, unknown := f.covered(); exact+sampled+unknown > 0 {
 		whole := float64(exact + sampled + unknown)
-		line("time", false, []string{
+		c := []string{
 			inline(duration(exact+sampled+unknown)) + " of threads", number.Percent(float64(exact), whole) + " exact intervals",
 			number.Percent(float64(sampled), whole) + " sampled", number.Percent(float64(unknown), whole) + " unknown",
-		})
+		}
+		if how := f.knowMore(); how != "" && float64(unknown) > muchUnknown*whole {
+			c = append(c, how)
+		}
+		line("time", false, c)
 	}
 
 	c = nil
@@ -248,4 +253,29 @@ func (f *facts) doubtText(o Options, brief bool, budget int) []string {
 		out = append(out[:budget-1], terminal.Paint(o.Color, terminal.Dim, fmt.Sprintf("%-10s%d more lines of doubt: hbtrace report --storage", "", len(out)-budget+1)))
 	}
 	return out
+}
+
+// muchUnknown is the share of threads' time above which it is worth saying how to know more.
+const muchUnknown = 0.25
+
+// knowMore says what would make less of threads' time unknown.
+func (f *facts) knowMore() string {
+	m := f.src.Meta()
+	var how []string
+	if f.lost() > f.src.Stats().Records/100 {
+		how = append(how, "-m 64M loses fewer records")
+	}
+	switch {
+	case !slices.Contains(m.Features, "lock") || !slices.Contains(m.Features, "syscall"):
+		how = append(how, "-e cpu,lock,syscall records waits and calls")
+	case m.LockThresholdNs > 0 || m.CallThresholdNs > 0:
+		how = append(how, "--threshold 0 records short waits and calls, too")
+	}
+	if m.Freq > 0 && m.Freq < 999 {
+		how = append(how, "-F 999 samples more often")
+	}
+	if len(how) == 0 {
+		return ""
+	}
+	return "to know more: " + strings.Join(how, "; ")
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/frames"
 	"github.com/hbtrace/hbtrace/visualize/number"
 	"github.com/hbtrace/hbtrace/visualize/terminal"
 	"github.com/hbtrace/hbtrace/visualize/weigh"
@@ -236,6 +237,11 @@ func (f *facts) threadsView(o Options) []string {
 			duration(th.cpu + th.tail), duration(th.locked), duration(th.waited), duration(th.called),
 			number.Percent(float64(c.Exact), whole), number.Percent(float64(c.Sampled), whole), number.Percent(float64(c.Unknown), whole),
 			f.threadName(th.ID),
+		}
+		if p := f.procs[th.Proc]; p != nil && th.Main {
+			if title := frames.Title(p); title != "" {
+				row[len(row)-1] += " · " + title
+			}
 		}
 		if o.Width >= 100 {
 			proc := ""

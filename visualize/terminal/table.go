@@ -178,12 +178,26 @@ func (t *Table) Lines(width int, colour bool) []string {
 }
 
 // Under is Lines with more lines below each row, under its last column: the first after the arrow that says from whom.
+// Where there is too little room for them, all begin as far to the left as they need, but not under columns of figures.
 func (t *Table) Under(width int, colour bool, more func(row, room int) []string) []string {
 	w := t.Widths(width)
-	at := t.Indent
-	for _, x := range w[:len(w)-1] {
+	at, least := t.Indent, t.Indent
+	for i, x := range w[:len(w)-1] {
+		if t.Columns[i].Right {
+			least = at + x + gap
+		}
 		at += x + gap
 	}
+	if least == at {
+		least = min(at, t.Indent+4*gap)
+	}
+	need := 0
+	for i := range t.Rows {
+		for _, text := range more(i, width-least-2) {
+			need = max(need, Columns(Clean(text)))
+		}
+	}
+	at = max(least, min(at, width-2-need))
 	lines := t.Lines(width, colour)
 	out := lines[:1:1]
 	for i := range t.Rows {
