@@ -48,6 +48,24 @@ static void *sleeps(void *arg) {
   return arg;
 }
 
+/* Waits for the lock until its holder has slept: from then on the recorder keeps where it is taken. */
+static void *waits(void *arg) {
+  pthread_mutex_lock(&m);
+  pthread_mutex_unlock(&m);
+  return arg;
+}
+
+static void make_hot(void) {
+  pthread_t t;
+  pthread_mutex_lock(&m);
+  CHECK_RC(pthread_create(&t, NULL, waits, NULL), 0);
+  while (__atomic_load_n((uint32_t *)&m, __ATOMIC_SEQ_CST) < 2) /* glibc's lock word: 2 while somebody waits */
+    usleep(1000);
+  usleep(2000);
+  pthread_mutex_unlock(&m);
+  CHECK_RC(pthread_join(t, NULL), 0);
+}
+
 static void *works(void *arg) {
   deeper(depth);
   if (!hot)
@@ -74,6 +92,8 @@ int main(int argc, char **argv) {
   }
   while (__atomic_load_n(&there, __ATOMIC_SEQ_CST) < sleepers)
     usleep(1000);
+  if (hot)
+    make_hot();
   for (int i = 0; i < workers; i++) {
     CHECK_RC(pthread_attr_setstack(&attr, stacks + (size_t)i * STACK, STACK), 0);
     CHECK_RC(pthread_create(&t[i], &attr, works, NULL), 0);
