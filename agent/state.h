@@ -169,6 +169,7 @@ struct hb_process {
   uint32_t slot_index, uid;
   _Atomic uint32_t on;      /* 1: attached and recording */
   uint32_t features;
+  uint32_t confined; /* 1: it has been about to confine its system calls (hooks/cond.h); what it execs is, too */
   uint32_t signal, cookie;
   uint64_t tick_ns, alloc_period, call_threshold, wake_threshold; /* thresholds in stamps */
   uint64_t cpu_period_ns;

@@ -47,10 +47,10 @@ var sources = []string{
 }
 
 // sourcesSHA256 is their hash when the objects were made.
-const sourcesSHA256 = "13be23adc0b38d87e8118dfb0f3f0393f977d7c367fdce2bd285e5f9e65ff476"
+const sourcesSHA256 = "0c8edb72149d2a51f37dc6daa9407c8337e3dfc0c050a4b5a4b6a1e172f99669"
 
 // objectsSHA256 are the hashes of the objects that were made.
 var objectsSHA256 = map[string]string{
-	"agent/hbagent_linux_amd64.so": "795320a3c6fb7a8defc00d389e4b411ea09f6525406dcf4963d754f6e8081aa9",
+	"agent/hbagent_linux_amd64.so": "3642d1172d352ff232ec6782433c0a20159e34ce623c31edaec6da662b85598d",
 	"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 }

@@ -217,6 +217,8 @@ static HB_NOINLINE long hb_futex_wake(long n, long a, long b, long c, long d, lo
 static HB_NOINLINE void hb_confined(void) {
   struct hb_tls *t = hb_self();
   struct hb_block b;
+  hb.confined = 1;
+  hb_environ_cut();
   if (!hb_thread_ready(t)) return;
   hb_store_relaxed(&hb.slot->disabled, (uint32_t)HB_OFF_SECCOMP);
   atomic_fetch_or_explicit(&hb.slot->flags, HB_PROCF_SYNC_ONLY, memory_order_relaxed);

@@ -1,7 +1,8 @@
 /* exec.h: handing on to another program. LD_PRELOAD goes with the environment, but the agent's file may not be
  * there where the next loader looks (behind chroot, in a mount namespace with another /tmp) or may not be openable
  * (no descriptor left); the loader would say so on the program's stderr. So whoever execs looks first, and where
- * the file cannot be opened our entry is left out of the environment that is handed on: what was in it without us. */
+ * the file cannot be opened our entry is left out of the environment that is handed on: what was in it without us. So it is,
+ * without looking, where the program has confined its system calls: whatever it starts would meet the same filter with calls of ours. */
 #ifndef HB_EXEC_H
 #define HB_EXEC_H
 
@@ -39,6 +40,7 @@ static size_t hb_preload_entry(const char *value) {
 /* hook path, also in vfork children */
 static int hb_out_of_sight(const char *path, size_t n) {
   char copy[512];
+  if (hb.confined) return 1;
   if (n >= sizeof copy) return 0;
   memcpy(copy, path, n);
   copy[n] = 0;
@@ -225,14 +227,10 @@ HB_SPAWN(posix_spawnp, hb_versioned_posix_spawnp)
 HB_SYMVER(posix_spawn, "GLIBC_2.15");
 HB_SYMVER(posix_spawnp, "GLIBC_2.15");
 
-/* After chroot whatever takes `environ` itself (system, popen, wordexp inside libc) must find it fit to hand on: our
- * entry is cut out of it in place. */
-HB_EXPORT int chroot(const char *path) {
-  typedef int (*fn)(const char *);
-  fn real = HB_REAL(fn, chroot);
-  if (!real) return (int)hb_fail(HB_ENOSYS);
-  int r = real(path);
-  if (r || !&environ || !environ) return r;
+/* Whatever takes `environ` itself (system, popen, wordexp inside libc) must find it fit to hand on: where our file is out of
+ * sight, our entry is cut out of it in place. hook path */
+static void hb_environ_cut(void) {
+  if (!&environ || !environ) return;
   for (char **e = environ; *e; e++) {
     char *value = (char *)(uintptr_t)hb_preload_value(*e);
     size_t n = value ? hb_preload_entry(value) : 0;
@@ -241,6 +239,14 @@ HB_EXPORT int chroot(const char *path) {
     do *value++ = *rest;
     while (*rest++);
   }
+}
+
+HB_EXPORT int chroot(const char *path) {
+  typedef int (*fn)(const char *);
+  fn real = HB_REAL(fn, chroot);
+  if (!real) return (int)hb_fail(HB_ENOSYS);
+  int r = real(path);
+  if (r == 0) hb_environ_cut();
   return r;
 }
 

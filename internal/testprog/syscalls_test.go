@@ -157,6 +157,9 @@ func callsFromAgent(log string) map[string]int {
 		if name == "execve" || name == "execveat" {
 			continue // once done, or cut off by another thread's, it is shown where the new program stands
 		}
+		if strings.HasPrefix(name, "syscall_0xffffffff") {
+			continue // no number of a call: the thread was met while another's exec ended it
+		}
 		if strings.HasSuffix(line, "= ?\n") {
 			continue // its thread was killed before strace could ask what it called: the name is another call's
 		}
