@@ -22,12 +22,14 @@
 // Two threads that wait for each other are a [Deadlock] where neither wait ended, and a [Cycle] otherwise. An object
 // that was waited for while another was held gives their order; [Inversion] lists orders that contradict each other.
 //
-// Memory: up to Options.MaxIntervals and MaxSamples are kept, some 100 and 32 bytes each; what comes later is counted.
+// Memory: up to Options.MaxIntervals and MaxSamples are kept at a time, some 100 and 32 bytes each. What comes later is counted, or,
+// with Options.Whole, takes the place of what was looked at (window.go).
 package blame
 
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/frames"
@@ -38,8 +40,11 @@ import (
 type Options struct {
 	MaxIntervals int // waits, calls and releases kept; 1 Mi
 	MaxSamples   int // 2 Mi
-	MaxSteps     int // pieces of chains looked at; 32 Mi. Waits for locks are looked at first
+	MaxSteps     int // pieces of chains looked at, of each window; 32 Mi. Waits for locks are looked at first
 	MaxLinks     int // distinct links of chains kept; 256 Ki
+	// Whole looks at all of a recording, window after window, for the summary. What [Result.ChainEnd] and its like tell of single
+	// waits is not kept then.
+	Whole bool // a window is half as large, since what is sorted is there twice
 }
 
 // Export is what an export may spend beside its own work: a quarter of the memory and of the steps.
@@ -48,10 +53,14 @@ func Export() Options {
 }
 
 func (o *Options) fill() {
+	half := 0
+	if o.Whole {
+		half = 1
+	}
 	for _, x := range []struct {
 		v *int
 		d int
-	}{{&o.MaxIntervals, 1 << 20}, {&o.MaxSamples, 2 << 20}, {&o.MaxSteps, 32 << 20}, {&o.MaxLinks, 256 << 10}} {
+	}{{&o.MaxIntervals, 1 << 20 >> half}, {&o.MaxSamples, 2 << 20 >> half}, {&o.MaxSteps, 32 << 20}, {&o.MaxLinks, 256 << 10}} {
 		if *x.v <= 0 {
 			*x.v = x.d
 		}
@@ -209,6 +218,8 @@ type Result struct {
 
 	// What was left out, because there was too much of it.
 	IntervalsLeft, SamplesLeft, WaitsLeft, LinksLeft uint64
+	// Waits that began before what was still remembered when they were looked at.
+	WaitsFaded uint64
 }
 
 type waitID struct {
@@ -238,6 +249,9 @@ type Analyser struct {
 	procOf  map[trace.ThreadID]trace.ProcID
 	places  places
 	used    map[Object]*uses
+	walk    *walker
+	gone    map[goneKey]trace.Ns
+	stuck   bool
 }
 
 // New makes an Analyser of src, whose frames tab names.
@@ -246,9 +260,11 @@ func New(src trace.Source, tab *frames.Table, o Options) *Analyser {
 	a := &Analyser{
 		o: o, src: src, tab: tab, locking: weigh.NewLocking(src.Meta(), tab),
 		res:   &Result{Edges: map[EdgeKey]*Edge{}, names: map[Object]string{}, ends: map[waitID]end{}},
+		gone:  map[goneKey]trace.Ns{},
 		holds: map[Object]*holds{}, names: map[trace.ThreadID]string{}, procOf: map[trace.ThreadID]trace.ProcID{}, used: map[Object]*uses{},
 	}
 	a.places.init(src.Meta(), tab)
+	a.walk = newWalker(a)
 	threads := src.Threads()
 	for i := range threads {
 		a.names[threads[i].ID] = threads[i].Name
@@ -266,7 +282,7 @@ func Analyse(src trace.Source, tab *frames.Table, o Options) (*Result, error) {
 	err := src.Events(func(e *trace.Event) error {
 		a.Add(e)
 		switch {
-		case len(a.line.intervals) < a.o.MaxIntervals:
+		case a.o.Whole, len(a.line.intervals) < a.o.MaxIntervals:
 			last = max(last, e.Time)
 		case e.Time > last+releasesMatter:
 			return full
@@ -284,14 +300,11 @@ const releasesMatter = trace.Ns(10e9)
 
 // Finish looks at every wait.
 func (a *Analyser) Finish() *Result {
-	a.line.sort()
+	a.look(math.MaxInt64)
 	a.nameObjects()
-	a.findHolds()
-	w := newWalker(a)
-	w.all()
-	w.finish()
+	a.walk.finish()
 	a.deadlocks()
-	a.res.Inversions = w.orders.inversions()
+	a.res.Inversions = a.walk.orders.inversions()
 	return a.res
 }
 

@@ -23,9 +23,15 @@ func (a *Analyser) deadlocks() {
 	var pieces []piece
 	for t, iv := range open {
 		pieces = a.pieces(pieces[:0], iv)
-		if n := len(pieces); n > 0 && pieces[n-1].holder != 0 {
-			holder[t] = pieces[n-1].holder
+		n := len(pieces)
+		if n == 0 || pieces[n-1].holder == 0 {
+			continue
 		}
+		h := pieces[n-1].holder
+		if a.gone[goneKey{Object{a.procOf[t], iv.object}, h}] >= iv.start {
+			continue // let go in a window that is forgotten
+		}
+		holder[t] = h
 	}
 	var threads []trace.ThreadID
 	for t := range holder {

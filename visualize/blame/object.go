@@ -37,6 +37,9 @@ func (a *Analyser) use(e *trace.Event, kind string) {
 	o := Object{a.procOf[e.Thread], e.Object}
 	u := a.used[o]
 	if u == nil {
+		if len(a.used) >= a.o.MaxIntervals {
+			return
+		}
 		u = &uses{}
 		a.used[o] = u
 	}

@@ -18,7 +18,7 @@ type interval struct {
 	stack                   trace.StackID
 	hook                    trace.HookID
 	flags                   trace.Flags
-	wait, lock              bool
+	wait, lock, followed    bool
 }
 
 // sample is a moment, or a run of equal ones, at which a thread was seen running.
@@ -58,8 +58,14 @@ type timeline struct {
 	released  map[releaseKey]int32
 	holds     map[releaseKey]Site // by when it ended: where the lock had been taken
 	offs      []off
+	forgotten trace.Ns // what ended before
 	// After sort: where a thread's begin and end. Waits and calls of a thread are in the order of their starts.
 	ofThread, samplesOf, offsOf map[trace.ThreadID]span
+	spare                       struct { // room for the next sort
+		intervals []interval
+		samples   []sample
+		offs      []off
+	}
 }
 
 // Add takes the next stored event.
@@ -70,7 +76,7 @@ func (a *Analyser) Add(e *trace.Event) {
 		if e.Time <= e.Start {
 			return
 		}
-		if len(l.intervals) >= a.o.MaxIntervals {
+		if !a.room(func() int { return len(l.intervals) }, a.o.MaxIntervals) {
 			a.res.IntervalsLeft++
 			return
 		}
@@ -86,7 +92,7 @@ func (a *Analyser) Add(e *trace.Event) {
 		}
 		l.intervals = append(l.intervals, iv)
 	case trace.KindRelease:
-		if len(l.releases) >= a.o.MaxIntervals {
+		if !a.room(func() int { return len(l.releases) }, a.o.MaxIntervals) {
 			a.res.IntervalsLeft++
 			return
 		}
@@ -97,7 +103,7 @@ func (a *Analyser) Add(e *trace.Event) {
 		l.releases = append(l.releases, letGo{e.Time, e.Release, e.Object, e.Thread, Site{e.Stack, e.Hook}})
 	case trace.KindHold:
 		a.use(e, "")
-		if len(l.holds) >= a.o.MaxIntervals {
+		if !a.room(func() int { return len(l.holds) }, a.o.MaxIntervals) {
 			a.res.IntervalsLeft++
 			return
 		}
@@ -109,7 +115,7 @@ func (a *Analyser) Add(e *trace.Event) {
 		if e.Weight == trace.OffNew {
 			return
 		}
-		if len(l.offs) >= a.o.MaxIntervals {
+		if !a.room(func() int { return len(l.offs) }, a.o.MaxIntervals) {
 			a.res.IntervalsLeft++
 			return
 		}
@@ -127,7 +133,7 @@ func (a *Analyser) Add(e *trace.Event) {
 		if e.Stack == 0 {
 			return
 		}
-		if len(l.samples) >= a.o.MaxSamples {
+		if !a.room(func() int { return len(l.samples) }, a.o.MaxSamples) {
 			a.res.SamplesLeft++
 			return
 		}
@@ -147,32 +153,12 @@ func (l *timeline) release(iv *interval) Site {
 }
 
 func (l *timeline) sort() {
-	slices.SortStableFunc(l.intervals, func(x, y interval) int {
-		return cmp.Or(cmp.Compare(x.thread, y.thread), cmp.Compare(x.start, y.start), cmp.Compare(y.end, x.end))
-	})
-	slices.SortStableFunc(l.samples, func(x, y sample) int {
-		return cmp.Or(cmp.Compare(x.thread, y.thread), cmp.Compare(x.start, y.start))
-	})
-	slices.SortStableFunc(l.offs, func(x, y off) int {
-		return cmp.Or(cmp.Compare(x.thread, y.thread), cmp.Compare(x.start, y.start))
-	})
-	l.ofThread = spansOf(len(l.intervals), func(i int) trace.ThreadID { return l.intervals[i].thread })
-	l.samplesOf = spansOf(len(l.samples), func(i int) trace.ThreadID { return l.samples[i].thread })
-	l.offsOf = spansOf(len(l.offs), func(i int) trace.ThreadID { return l.offs[i].thread })
-}
-
-// spansOf finds where each thread's part of a list that is sorted by thread begins and ends.
-func spansOf(n int, thread func(int) trace.ThreadID) map[trace.ThreadID]span {
-	out := map[trace.ThreadID]span{}
-	for i := range n {
-		s, ok := out[thread(i)]
-		if !ok {
-			s.lo = i
-		}
-		s.hi = i + 1
-		out[thread(i)] = s
-	}
-	return out
+	l.intervals, l.spare.intervals, l.ofThread = byThread(l.intervals, l.spare.intervals, func(x *interval) trace.ThreadID { return x.thread },
+		func(x, y *interval) int { return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(y.end, x.end)) })
+	l.samples, l.spare.samples, l.samplesOf = byThread(l.samples, l.spare.samples, func(x *sample) trace.ThreadID { return x.thread },
+		func(x, y *sample) int { return cmp.Compare(x.start, y.start) })
+	l.offs, l.spare.offs, l.offsOf = byThread(l.offs, l.spare.offs, func(x *off) trace.ThreadID { return x.thread },
+		func(x, y *off) int { return cmp.Compare(x.start, y.start) })
 }
 
 // offFrom is the index of a thread's first time off a CPU that reaches beyond a time, and the end of them.

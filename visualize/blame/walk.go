@@ -12,8 +12,11 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
-// maxChain is how many waits a chain is followed through.
-const maxChain = 16
+// maxChain is how many waits a chain is followed through; maxEdges bounds what is kept of them, somewhat more than a report tells of.
+const (
+	maxChain = 16
+	maxEdges = 160 << 10
+)
 
 // node is a link or an end of chains that begin alike: a tree, whose leaves are the ends. Node 0 is its root.
 type node struct {
@@ -26,7 +29,7 @@ type node struct {
 	max     int64
 	count   uint64
 	current int64 // of the wait that is being looked at
-	wait    int32 // its index
+	wait    int64 // its number
 }
 
 type nodeKey struct {
@@ -43,7 +46,7 @@ type walker struct {
 	nodes   []node
 	byKey   map[nodeKey]int32
 	steps   int
-	wait    int32 // index of the wait whose chains are followed
+	wait    int64 // number of the wait whose chains are followed
 	edge    *Edge
 	touched []int32
 	path    []trace.ThreadID
@@ -70,28 +73,31 @@ func (w *walker) kind(h trace.HookID) string {
 	return k
 }
 
-// all follows every wait, those for locks first: they are fewer than threads' idling, and matter more.
-func (w *walker) all() {
+// all follows every wait that ended until a time, those for locks first: they are fewer than threads' idling, and matter more.
+func (w *walker) all(until trace.Ns) {
 	ivs := w.a.line.intervals
 	for _, lock := range []bool{true, false} {
 		for i := range ivs {
-			if ivs[i].wait && ivs[i].lock == lock {
-				w.follow(int32(i))
+			if iv := &ivs[i]; iv.wait && iv.lock == lock && !iv.followed && iv.end <= until {
+				iv.followed = true
+				w.follow(iv)
 			}
 		}
 	}
 }
 
 // follow looks at one wait.
-func (w *walker) follow(i int32) {
-	iv := &w.a.line.intervals[i]
+func (w *walker) follow(iv *interval) {
 	if w.steps >= w.a.o.MaxSteps {
 		w.a.res.WaitsLeft++
 		return
 	}
 	var taken Site
-	w.wait = i
+	w.wait++
 	w.edge, taken = w.edgeOf(iv)
+	if iv.start < w.a.line.forgotten {
+		w.a.res.WaitsFaded++
+	}
 	waker := w.a.line.third(iv)
 	w.edge.woken(waker)
 	w.touched, w.path = w.touched[:0], append(w.path[:0], iv.thread)
@@ -104,7 +110,7 @@ func (w *walker) follow(i int32) {
 			best = n
 		}
 	}
-	if best != 0 {
+	if best != 0 && !w.a.o.Whole {
 		x := &w.nodes[best]
 		w.a.res.ends[waitID{iv.thread, iv.end}] = end{taken, waker, x.key.act, x.thread, w.a.endText(x.key.act, x.key.place, x.at), x.current}
 	}
@@ -124,13 +130,15 @@ func (e *Edge) woken(by trace.ThreadID) {
 	e.Wakers = append(e.Wakers, Waker{by, 1})
 }
 
-// edgeOf finds a wait's edge, and notes where its holder had taken the object.
+// edgeOf finds a wait's edge, and notes where its holder had taken the object. Beyond maxEdges it is one that nobody will see.
 func (w *walker) edgeOf(iv *interval) (e *Edge, taken Site) {
 	k := EdgeKey{iv.hook, iv.object, iv.thread, iv.owner, iv.releaser, iv.stack, w.a.line.release(iv)}
 	e = w.a.res.Edges[k]
 	if e == nil {
 		e = &Edge{Lock: iv.lock, taken: map[Site]int64{}, doing: map[doingKey]int64{}}
-		w.a.res.Edges[k] = e
+		if len(w.a.res.Edges) < maxEdges {
+			w.a.res.Edges[k] = e
+		}
 	}
 	e.Count++
 	e.Total += int64(iv.end - iv.start)
@@ -218,7 +226,7 @@ func (w *walker) did(n int32, iv *interval, p piece, from, to trace.Ns, depth in
 				w.doing(Waiting, Site{x.stack, x.hook}, Object{w.a.procOf[t], x.object}, end-at)
 			}
 			if iv.lock && x.lock && p.seen {
-				w.orders.seen(Object{w.a.procOf[iv.thread], iv.object}, Object{w.a.procOf[t], x.object}, t, Site{x.stack, x.hook}, i)
+				w.orders.seen(Object{w.a.procOf[iv.thread], iv.object}, Object{w.a.procOf[t], x.object}, t, Site{x.stack, x.hook}, waitID{t, x.end})
 			}
 			w.waited(n, x, at, end, depth+1)
 		}
@@ -290,8 +298,8 @@ func (w *walker) spend(parent int32, act Act, t trace.ThreadID, at Site, from, t
 	}
 	x := &w.nodes[n]
 	ns := int64(to - from)
-	if x.wait != w.wait+1 {
-		x.wait, x.current = w.wait+1, 0
+	if x.wait != w.wait {
+		x.wait, x.current = w.wait, 0
 		x.count++
 		w.touched = append(w.touched, n)
 	}

@@ -18,7 +18,7 @@ func (f *facts) unfollowed() uint64 {
 		return 0
 	}
 	b := f.blame
-	return b.IntervalsLeft + b.WaitsLeft + b.LinksLeft
+	return b.IntervalsLeft + b.WaitsLeft + b.WaitsFaded + b.LinksLeft
 }
 
 // detail is what is known of an edge's holders; nil where chains were not asked for.

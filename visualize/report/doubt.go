@@ -104,7 +104,7 @@ func (f *facts) doubts(brief bool) []doubtLine {
 		c = append(c, fmt.Sprintf("%s waits (%s) beyond the %s edges kept", number.Count(f.folded), inline(duration(f.foldedN)), number.Count(maxEdges)))
 	}
 	if n := f.unfollowed(); n > 0 {
-		c = append(c, number.Count(n)+" waits, releases or ends of chains beyond what is followed")
+		c = append(c, number.Count(n)+" waits, releases or ends of chains beyond what is followed, in part or whole")
 	}
 	if f.odd > 0 {
 		c = append(c, number.Plural(f.odd, "event")+" of an unknown kind")

@@ -106,7 +106,7 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 	j := newJoiner()
 	var who *blame.Analyser
 	if chains {
-		who = blame.New(src, f.frames, blame.Options{})
+		who = blame.New(src, f.frames, blame.Options{Whole: true})
 	}
 	var checking *checkInput
 	if check {
