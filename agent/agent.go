@@ -6,7 +6,6 @@ package agent
 
 import (
 	"crypto/sha256"
-	"embed"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
@@ -17,10 +16,12 @@ import (
 
 //go:generate go run ./build
 
-// Made by `go run ./agent/build`; the pattern matches hbagent_linux_amd64.so and stub_linux_386.so.
-//
-//go:embed *_linux_*.so
-var objects embed.FS
+// made tells of objects that `go run ./agent/build` compiled together.
+type made struct {
+	sources       []string          // the files that they were made from
+	sourcesSHA256 string            // their hash when the objects were made
+	objectsSHA256 map[string]string // of each object, by its path
+}
 
 // SessionVariable is the environment variable that names the session's socket: an abstract SEQPACKET address,
 // without the leading NUL.
@@ -39,6 +40,10 @@ var platforms = map[string]map[string]string{
 		"agent-xeon_phi.so": "hbagent_linux_amd64.so",
 		"agent-i686.so":     "stub_linux_386.so",
 		preloadName:         "hbagent_linux_amd64.so",
+	},
+	"arm64": {
+		"agent-aarch64.so": "hbagent_linux_arm64.so",
+		preloadName:        "hbagent_linux_arm64.so",
 	},
 }
 

@@ -9,6 +9,7 @@
 #define HB_VA_BITS 47 /* of a program's addresses */
 #define HB_VDSO_CLOCK "__vdso_clock_gettime"
 #define HB_HAVE_CYCLES 1
+#define HB_EPOLL_PACKED __attribute__((packed)) /* struct epoll_event, as in 32-bit programs */
 
 /* system call numbers, arch/x86/entry/syscalls/syscall_64.tbl */
 enum {
@@ -48,14 +49,33 @@ static inline uintptr_t hb_thread_pointer(void) {
   return tp;
 }
 
-/* Registers of the interrupted code, from the kernel's struct ucontext (arch/x86/include/uapi/asm/sigcontext.h):
- * uc_flags, uc_link, uc_stack (24 bytes), then r8..r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip. */
-static inline void hb_ucontext_regs(const void *uc, uintptr_t *pc, uintptr_t *sp, uintptr_t *bp) {
-  const uint64_t *g = (const uint64_t *)((const char *)uc + 40);
-  *bp = g[10];
-  *sp = g[15];
-  *pc = g[16];
+/* Where a wrapper was called from: its frame's address. There lie the caller's frame pointer and the return address, and above
+ * them, at the CFA, the caller's stack. Naming it forces a frame pointer. */
+#define HB_FRAME __builtin_frame_address(0)
+static inline uintptr_t hb_frame_cfa(const void *frame) { return (uintptr_t)frame + 16; }
+
+struct hb_outer { /* such a frame, to be compared with others: deeper ones lie lower */
+  uintptr_t sp;
+};
+static inline struct hb_outer hb_outer_at(const void *frame) { return (struct hb_outer){(uintptr_t)frame}; }
+static inline const void *hb_outer_frame(struct hb_outer o) { return (const void *)o.sp; }
+
+static inline uintptr_t hb_strip(uintptr_t ra) { return ra; } /* nothing signs return addresses */
+
+/* pthread_self() of glibc and musl. signal-safe */
+#define hb_pthread_self() ((uint64_t)hb_thread_pointer())
+
+static inline long hb_open(const char *path, long flags) { return hb_sys6(HB_SYS_open, (long)path, flags, 0, 0, 0, 0); }
+static inline long hb_readlink(const char *path, void *to, unsigned long n) {
+  return hb_sys6(HB_SYS_readlink, (long)path, (long)to, (long)n, 0, 0, 0);
 }
+
+struct hb_stat { /* of struct stat, what is looked at */
+  uint64_t dev, ino, nlink;
+  uint32_t mode;
+  uint32_t rest[29];
+};
+_Static_assert(sizeof(struct hb_stat) == 144, "the kernel's struct stat");
 
 /* The kernel wants a restorer on x86-64. These are the bytes that unwinders recognise as a signal frame
  * (libgcc's and gdb's fall-back compare them); a caller's address minus one must stay inside, hence the nop. */
@@ -77,6 +97,8 @@ HB_SYMVER(pthread_cond_wait, "GLIBC_2.3.2");
 HB_SYMVER(pthread_cond_timedwait, "GLIBC_2.3.2");
 HB_SYMVER(pthread_cond_signal, "GLIBC_2.3.2");
 HB_SYMVER(pthread_cond_broadcast, "GLIBC_2.3.2");
+HB_SYMVER(posix_spawn, "GLIBC_2.15");
+HB_SYMVER(posix_spawnp, "GLIBC_2.15");
 
 /* System calls that can sleep, and the hook that each is recorded as when a program makes it by syscall(2). */
 #define HB_SLEEPING_SYSCALLS(X)                                                                                       \

@@ -33,7 +33,7 @@ struct hb_auxv {
 static struct hb_auxv hb_read_auxv(void) {
   struct hb_auxv a = {0, 0};
   uint64_t v[64];
-  long fd = hb_sys3(HB_SYS_open, "/proc/self/auxv", 02000000, 0);
+  long fd = hb_open("/proc/self/auxv", 02000000);
   if (hb_is_err(fd)) return a;
   long n = hb_sys3(HB_SYS_read, fd, v, sizeof v);
   hb_sys1(HB_SYS_close, fd);

@@ -97,7 +97,7 @@ static HB_NOINLINE int hb_foreign(const struct hb_tls *t) {
 /* Enter the agent's own section; 0 when it is taken, or another's. Only on a stack that is not known to be the thread's is it
  * asked whose. signal-safe */
 static int hb_begin(struct hb_tls *t) {
-  uintptr_t sp = (uintptr_t)HB_FRAME;
+  uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
   if (HB_UNLIKELY(!hb_stack_end(t, sp)) && hb_foreign(t)) return 0;
   if (HB_UNLIKELY(t->busy) && !hb_begin_again(t, sp)) return 0;
   t->busy_sp = sp;
@@ -285,11 +285,11 @@ static HB_NOINLINE void hb_emit_interval(struct hb_tls *t, const struct hb_inter
 static void hb_emit_unwound(struct hb_tls *t, struct hb_thread *s) {
   uint32_t hook = hb_load_relaxed(&s->in_hook);
   uint64_t now = hb_stamp();
-  if (!hook || !t->outer_sp || t->outer_stamp == 0 || now - t->outer_stamp < hb.call_threshold) return;
+  if (!hook || !t->outer.sp || t->outer_stamp == 0 || now - t->outer_stamp < hb.call_threshold) return;
   struct hb_interval i = {hook, HB_RECF_UNWOUND, hb_load_relaxed(&s->in_owner_tid), 0, hb_load_relaxed(&s->in_object), 0, 0,
                           hb_stamp_ns(t->outer_stamp, now), 0};
   t->outer_stamp = 0; /* once */
-  hb_emit_interval(t, &i, (const void *)t->outer_sp);
+  hb_emit_interval(t, &i, hb_outer_frame(t->outer));
 }
 
 /* Describe where a lock was taken against the stack that the thread's last record has. Frames are equal when they return

@@ -25,7 +25,6 @@
 #define HB_EXPORT __attribute__((visibility("default"), used))
 #define HB_NOINLINE __attribute__((noinline, noclone))
 #define HB_INLINE static inline __attribute__((always_inline))
-#define HB_FRAME __builtin_frame_address(0) /* forces a frame pointer in the function that names it */
 #define HB_CFA __builtin_dwarf_cfa()        /* the caller's stack pointer after we return; needs no frame */
 
 #define hb_load_relaxed(p) atomic_load_explicit((p), memory_order_relaxed)

@@ -16,6 +16,7 @@ struct hb_real {
   void *pthread_attr_getstacksize;
   void *gnu_get_libc_version;
   void *errno_location;
+  void *pthread_self;
   void *iterate; /* dl_iterate_phdr */
 };
 static struct hb_real hb_real;
@@ -66,6 +67,7 @@ static HB_NOINLINE void hb_resolve_all(void) {
   hb_real.mtx_trylock = hb_resolve("mtx_trylock", NULL);
   hb_real.pthread_attr_getstacksize = hb_resolve("pthread_attr_getstacksize", NULL);
   hb_real.gnu_get_libc_version = hb_resolve("gnu_get_libc_version", NULL);
+  hb_real.pthread_self = hb_resolve("pthread_self", NULL);
   hb_real.errno_location = hb_resolve("__errno_location", NULL);
   for (int i = hb_objects_found.n - 1; i >= 0 && !hb_real.iterate; i--) /* the last one is libc's own, not a sanitizer's */
     hb_real.iterate = hb_object_find(&hb_objects_found.o[i], "dl_iterate_phdr", NULL);

@@ -38,7 +38,7 @@ struct hb_tls {
   struct hb_thread *slot;
   struct hb_local *local;
   uint64_t alloc_given; /* bytes put into alloc_left so far: bytes asked for = given - left */
-  uintptr_t outer_sp;   /* frame of the outermost proxied call (syscallproxy/proxy.h) */
+  struct hb_outer outer; /* frame of the outermost proxied call (syscallproxy/proxy.h) */
   uint64_t outer_stamp; /* hb_stamp() when it was entered */
   uintptr_t stack_lo, stack_hi; /* bounds of the stack; hi == 0: unknown */
   uint64_t alloc_period; /* mean gap in force for this thread */

@@ -28,7 +28,7 @@ static uint64_t hb_hex(const char **p) {
  * Up to a millisecond, once per such thread. hook path */
 static void hb_stack_from_maps(struct hb_tls *t, uintptr_t sp) {
   char buf[2048];
-  long fd = hb_sys3(HB_SYS_open, "/proc/self/maps", 02000000 /* O_CLOEXEC */, 0), got;
+  long fd = hb_open("/proc/self/maps", 02000000 /* O_CLOEXEC */), got;
   uint32_t have = 0;
   if (hb_is_err(fd)) return;
   while ((got = hb_sys3(HB_SYS_read, fd, buf + have, sizeof buf - 1 - have)) > 0) {
@@ -120,7 +120,7 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   t->left_pc = birth ? birth->start_routine : 1;
   t->left_stamp = hb_stamp();
   t->proxy_depth = 0;
-  t->outer_sp = 0;
+  t->outer.sp = 0;
   t->subbuf = tid % hb.ring_count;
   t->random = (uint64_t)tid * 0x9e3779b97f4a7c15ull ^ hb_cycles() ^ 1;
   t->alloc_objects = t->free_objects = 0;
@@ -142,7 +142,7 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   s->start_routine = birth ? birth->start_routine : 0;
   s->stack_hi = t->stack_hi;
   s->cpu_start_ns = from;
-  s->thread_pointer = tp;
+  s->thread_pointer = hb_pthread_self();
   for (int i = 0; i < HB_NAME_BYTES; i++) s->name[i] = 0;
   hb_sys2(HB_SYS_prctl, 16 /* PR_GET_NAME */, s->name);
   hb_store_relaxed(&s->flags, flags);
@@ -189,11 +189,12 @@ static HB_NOINLINE void hb_thread_leave(struct hb_tls *t, int process_too) {
   struct hb_thread *s = t->slot;
   if (!s || !hb_load_relaxed(&hb.on) || !hb_load_relaxed(&hb.wiped->alive)) return;
   if ((uint32_t)hb_sys1(HB_SYS_gettid, 0) != s->tid) return;
-  struct hb_block b = {0, 0, 0, 0};
+  struct hb_block b;
+  memset(&b, 0, sizeof b);
   uint32_t x = t->rest, slot = (uint32_t)(s - hb.threads);
   if (!hb_cas_seq(&s->state, &x, (uint32_t)HB_EXITED)) {
     if (x == HB_BLOCKED) hb_store_release(&s->state, (uint32_t)HB_EXITED); /* leaving from inside a handler or a cancelled call */
-    else hb_block_slow(t, s, 0, HB_EXITED, &b, HB_FRAME);
+    else hb_block_slow(t, s, (struct hb_outer){0}, HB_EXITED, &b, HB_FRAME);
   }
   hb_sample_point(t, 0, 0, HB_FRAME); /* work since its last call */
   if (hb_begin(t)) { /* nobody signals it any more: this is its last record */
@@ -258,7 +259,7 @@ static int hb_proc_claim(uint32_t parent_uid, uint32_t host_pid, uint32_t flags)
     hb_store_relaxed(&p->hooks_unresolved, (uint64_t)0);
     hb_store_relaxed(&p->boot_allocs, (uint64_t)0);
     for (uint32_t k = 0; k < sizeof p->exe; k++) p->exe[k] = 0;
-    hb_sys3(HB_SYS_readlink, "/proc/self/exe", p->exe, sizeof p->exe - 1);
+    hb_readlink("/proc/self/exe", p->exe, sizeof p->exe - 1);
     /* Last: a process that is killed between taking its uid and showing it leaves a hole in the recording's numbers. In a fork
      * child the first write to a page is a fault, and signals are taken on the way back from one: so hb is written before. */
     hb.slot = p;
@@ -298,7 +299,7 @@ static HB_NOINLINE void hb_after_fork(struct hb_tls *t) {
   t->slot = NULL;
   t->flags = 0;
   t->busy = 0;
-  t->outer_sp = 0;
+  t->outer.sp = 0;
   t->proxy_depth = 0;
   t->local = NULL;
   hb_local_forked();

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -201,8 +202,9 @@ func (p *Program) look() error {
 
 func (p *Program) lookLinking(f *findings, file *elf.File) {
 	interp := interpreterOf(file)
-	if native := file.Class == elf.ELFCLASS64 && file.Machine == elf.EM_X86_64; !native {
-		f.add(Fail, "linking", "hbtrace records 64-bit x86 programs", "%v program for %v", file.Class, file.Machine)
+	machine := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
+	if native := file.Class == elf.ELFCLASS64 && file.Machine == machine; !native {
+		f.add(Fail, "linking", "this hbtrace records 64-bit programs for "+machine.String(), "%v program for %v", file.Class, file.Machine)
 	} else if interp == "" && isLoader(file) {
 		p.Static = true // itself; what it loads is not known here
 		f.add(Note, "linking", "ask about that program: hbtrace doctor ./app", "a loader: it loads the agent with the program that it is given")

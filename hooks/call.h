@@ -28,7 +28,7 @@ HB_INLINE void hb_call_enter(struct hb_call *c, uint32_t hook, uint64_t object, 
     if (!hb_thread_ready(t)) return;
     c->slot = t->slot;
   }
-  hb_saw_depth(t, (const char *)frame + 16);
+  hb_saw_depth(t, (const void *)hb_frame_cfa(frame));
   if (parks) hb_enter_gate(t, hook, object, frame);
   else if (HB_UNLIKELY(hb_new_tick(t))) hb_sample_hook(t, HB_SAMPLE_SYNC, hook, object, frame);
   hb_publish_in(c->slot, hook, object, 0, frame);

@@ -169,7 +169,7 @@ HB_JOIN(pthread_clockjoin_np, (uint64_t th, void **value, int clock, const void 
 
 /* The calling thread is about to end: tell whoever joins it. hook path */
 static void hb_join_release(struct hb_tls *t) {
-  uint64_t self = hb_thread_pointer();
+  uint64_t self = hb_pthread_self();
   if (hb_waiters(self) == 0 || !hb_thread_ready(t)) return;
   uint64_t now = hb_now_ns();
   hb_baton_leave(&hb.wiped->locks[hb_bucket(self)], self, now, t->uid);

@@ -44,7 +44,7 @@ static int hb_out_of_sight(const char *path, size_t n) {
   if (n >= sizeof copy) return 0;
   memcpy(copy, path, n);
   copy[n] = 0;
-  long fd = hb_sys3(HB_SYS_open, copy, HB_O_RDONLY_CLOEXEC, 0); /* the file has this name too, dollar and all */
+  long fd = hb_open(copy, HB_O_RDONLY_CLOEXEC); /* the file has this name too, dollar and all */
   if (hb_is_err(fd)) return 1;
   hb_sys1(HB_SYS_close, fd);
   return 0;
@@ -222,10 +222,8 @@ HB_EXECL(execle, execve, va_arg(again, hb_strings))
     if (!real) return HB_ENOSYS;                                                                           \
     return hb_exec_failed(&x, real(pid, path, actions, attr, argv, hb_exec_environ(&x, env)));             \
   }
-HB_SPAWN(posix_spawn, hb_versioned_posix_spawn)
-HB_SPAWN(posix_spawnp, hb_versioned_posix_spawnp)
-HB_SYMVER(posix_spawn, "GLIBC_2.15");
-HB_SYMVER(posix_spawnp, "GLIBC_2.15");
+HB_SPAWN(posix_spawn, HB_VERSIONED(posix_spawn))
+HB_SPAWN(posix_spawnp, HB_VERSIONED(posix_spawnp))
 
 /* Whatever takes `environ` itself (system, popen, wordexp inside libc) must find it fit to hand on: where our file is out of
  * sight, our entry is cut out of it in place. hook path */

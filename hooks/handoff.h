@@ -70,12 +70,6 @@ HB_INLINE void hb_note_undo(struct hb_tls *t, uint32_t fd, uint64_t stamp) {
 }
 
 enum { HB_S_IFMT = 0170000, HB_S_IFIFO = 0010000, HB_S_IFSOCK = 0140000 };
-struct hb_stat { /* of struct stat, what is looked at */
-  uint64_t dev, ino, nlink;
-  uint32_t mode;
-  uint32_t rest[29];
-};
-_Static_assert(sizeof(struct hb_stat) == 144, "the kernel's struct stat");
 
 struct hb_what { /* what a descriptor is */
   uint64_t key;
@@ -242,7 +236,7 @@ struct hb_pollfd {
 struct hb_epoll_event {
   uint32_t events;
   uint64_t data;
-} __attribute__((packed));
+} HB_EPOLL_PACKED;
 
 HB_INLINE struct hb_watch *hb_watch_at(uint32_t epoll, uint64_t data) {
   uint64_t h = (data ^ (uint64_t)epoll << 48) * 0x9e3779b97f4a7c15ull;

@@ -17,7 +17,7 @@ static int hb_map_of_allocator(const void *frame) {
 static void hb_mapped(uint32_t hook, void *p, size_t n, const void *frame) {
   struct hb_tls *t = hb_self();
   uint64_t objects = t->alloc_objects; /* counts what free can give back: not every munmap is of one of these */
-  if (!hb_alloc_gate(t, n, (const char *)frame + 16)) hb_allocated(t, hook, p, n, frame);
+  if (!hb_alloc_gate(t, n, (const void *)hb_frame_cfa(frame))) hb_allocated(t, hook, p, n, frame);
   t->alloc_objects = objects;
 }
 

@@ -58,7 +58,7 @@ static void hb_wait_begin(struct hb_wait *w, uint32_t hook, uint64_t object, uin
   w->slot = NULL;
   if (!hb_thread_ready(t)) return;
   struct hb_thread *s = w->slot = t->slot;
-  hb_saw_depth(t, (const char *)frame + 16);
+  hb_saw_depth(t, (const void *)hb_frame_cfa(frame));
   hb_enter_gate(t, hook, object, frame);
   w->owner = owner;
   w->bucket = hb_bucket(object);

@@ -7,6 +7,9 @@ set -euo pipefail
 needs='
 gcc                gcc                 gcc             gcc             gcc
 g++                g++                 gcc-c++         g++             gcc
+aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu gcc-aarch64-linux-gnu - aarch64-linux-gnu-gcc
+/usr/aarch64-linux-gnu/include/pthread.h libc6-dev-arm64-cross - - aarch64-linux-gnu-glibc
+qemu-aarch64       qemu-user           qemu-user       qemu-aarch64    qemu-user
 musl-gcc           musl-tools          -               -               musl
 rustc              rustc               rust            rust            rust
 redis-server       redis-server        redis           redis           redis

@@ -42,9 +42,14 @@ func Calibrate() uint64 {
 	return calibrate(20 * time.Millisecond)
 }
 
-// cyclesAreTime judges by the kernel's own clock source and by the flags of every CPU.
+// cyclesAreTime judges by the kernel's own clock source and, on x86-64, by the flags of every CPU. Arm's counter is of constant rate and
+// the same on all CPUs by definition.
 func cyclesAreTime(clocksource string, cpuinfo []byte) bool {
-	if cs := strings.TrimSpace(clocksource); cs != "tsc" && cs != "kvm-clock" {
+	switch strings.TrimSpace(clocksource) {
+	case "arch_sys_counter":
+		return true
+	case "tsc", "kvm-clock":
+	default:
 		return false
 	}
 	cpus := 0
@@ -78,8 +83,8 @@ func calibrate(span time.Duration) uint64 {
 		return 0 // slept for seconds: the machine was stopped, or the quotient would not fit
 	}
 	mult, _ := bits.Div64(ns>>32, ns<<32, cycles)
-	// Counters of real machines run between 100 MHz and 10 GHz.
-	if hz := float64(cycles) * 1e9 / float64(ns); hz < 1e8 || hz > 1e10 {
+	// Counters of real machines run between 10 MHz (Arm's; the kernel's clock is no finer there) and 10 GHz.
+	if hz := float64(cycles) * 1e9 / float64(ns); hz < 1e7 || hz > 1e10 {
 		return 0
 	}
 	return mult

@@ -1,4 +1,4 @@
-//go:build !amd64
+//go:build !amd64 && !arm64
 
 // tsc_other.go: where the cycle counter is not read, agents stamp with the clock.
 package segment

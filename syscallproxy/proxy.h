@@ -17,8 +17,8 @@
  *    works when the target has everything masked; blocking only our signal hangs, because a handler of the target
  *    may run in between and enter a proxy itself.
  * 2. The handler's sa_mask is full (sampler/handler.h), or a handler of the target stacks on ours before it ran.
- * 3. BLOCKED found on entry is *nested* when our frame lies below outer_sp (a handler of the target runs during
- *    the outer call): leave then does nothing. Otherwise it is *stale*: a siglongjmp left the outer call. outer_sp
+ * 3. BLOCKED found on entry is *nested* when our frame lies below `outer` (a handler of the target runs during
+ *    the outer call): leave then does nothing. Otherwise it is *stale*: a siglongjmp left the outer call. It
  *    is published before the CAS and restored on leave.
  * 4. When the slot belongs to another thread (a vfork child on its parent's memory), pass by.
  * 5. A fork child takes a slot of its own before anything else (agent/thread.h).
@@ -36,7 +36,7 @@
 
 /* A proxied call under way; lives in the wrapper's frame. */
 struct hb_block {
-  uintptr_t prev_outer;
+  struct hb_outer prev_outer;
   uint32_t passive; /* nested or bypassed: leave does not touch the state */
   uint32_t unmask;  /* our signal was masked for the call and is to be unmasked */
   uint64_t waited;  /* stamps for which it waited for a signal of ours that was on its way: to the program a part of the call */
@@ -49,13 +49,13 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
 static uint64_t hb_signal_bit(void) { return 1ull << (hb.signal - 1); }
 
 /* The entry that did not find RUNNING. `to` is HB_BLOCKED or HB_EXITED. hook path */
-static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, uintptr_t sp, uint32_t to,
+static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, struct hb_outer at, uint32_t to,
                                       struct hb_block *b, const void *frame) {
   uint64_t all = ~0ull, old = 0, ours = hb_signal_bit();
   uint32_t tries = 0, x = hb_load_acquire(&s->state);
   b->passive = 0;
   if (x == HB_MASKED && hb_cas_seq(&s->state, &x, to)) { /* no signal can be in flight: nothing else to wait for */
-    t->outer_sp = sp;
+    t->outer = at;
     return;
   }
   uint64_t from = hb_stamp();
@@ -64,7 +64,7 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, uin
     x = t->rest;
     if (hb_cas_seq(&s->state, &x, to)) break;
     if (x == HB_BLOCKED) {
-      if (sp < t->outer_sp) {
+      if (at.sp < t->outer.sp) {
         b->passive = 1;
         break;
       }
@@ -95,7 +95,7 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, uin
       }
     }
   }
-  if (!b->passive) t->outer_sp = sp;
+  if (!b->passive) t->outer = at;
   if (b->unmask) old |= ours;
   hb_sys4(HB_SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &old, NULL, 8);
   b->waited = hb_stamp() - from;
@@ -104,24 +104,24 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, uin
 
 /* hook path; `frame` is the wrapper's frame address */
 HB_INLINE void hb_block_enter(struct hb_tls *t, struct hb_thread *s, struct hb_block *b, const void *frame) {
-  uintptr_t sp = (uintptr_t)frame;
+  struct hb_outer at = hb_outer_at(frame);
   uint32_t x = HB_RUNNING;
-  b->prev_outer = t->outer_sp;
+  b->prev_outer = t->outer;
   b->passive = 0;
   b->unmask = 0;
   b->waited = 0;
   t->proxy_depth++;
-  t->outer_sp = sp;
-  hb_compiler_barrier(); /* a handler between here and the CAS must see outer_sp */
+  t->outer = at;
+  hb_compiler_barrier(); /* a handler between here and the CAS must see it */
   if (HB_LIKELY(hb_cas_seq(&s->state, &x, (uint32_t)HB_BLOCKED))) return;
-  t->outer_sp = b->prev_outer;
-  hb_block_slow(t, s, sp, HB_BLOCKED, b, frame);
+  t->outer = b->prev_outer;
+  hb_block_slow(t, s, at, HB_BLOCKED, b, frame);
 }
 
 /* Keeps errno: only plain stores and, once in a blue moon, a raw system call. hook path */
 HB_INLINE void hb_block_leave(struct hb_tls *t, struct hb_thread *s, struct hb_block *b) {
   if (HB_LIKELY(!b->passive)) hb_store_release(&s->state, t->rest);
-  t->outer_sp = b->prev_outer;
+  t->outer = b->prev_outer;
   t->proxy_depth--;
   if (HB_UNLIKELY(b->unmask)) {
     uint64_t ours = hb_signal_bit();
@@ -136,7 +136,7 @@ static void hb_block_unwound(void) {
   struct hb_thread *s = t->slot;
   if (!s || t->proxy_depth == 0 || --t->proxy_depth) return;
   hb_emit_unwound(t, s);
-  t->outer_sp = 0;
+  t->outer.sp = 0;
   if (t->waiting) hb_sub_relaxed(&hb.wiped->waiters[t->waiting - 1], 1u);
   t->waiting = 0;
   hb_store_relaxed(&s->in_hook, 0u);

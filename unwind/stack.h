@@ -79,6 +79,22 @@ static HB_NOINLINE void hb_local_touch(struct hb_tls *t, struct hb_local *l) {
   t->flags &= ~(uint32_t)HB_TLS_FRESH;
 }
 
+/* A hook that we called ourselves: its caller's frames up to the program's are left out, by our own rows, and where there are none yet
+ * by frame records, which do not tell where the caller's stack begins. signal-safe, under t->busy */
+static void hb_stack_skip_self(const struct hb_unwind *u, struct hb_cursor *c) {
+  if (c->exact) return;
+  if (u->modules && u->rules) hb_rules_renew(u->rules, u->modules);
+  for (uint32_t i = 0; i < 16 && hb_in(u->self, c->pc); i++) {
+    if (u->modules && c->hi != c->sp) {
+      if (hb_step_slow(u, c) != HB_WALK_ON) return;
+    } else {
+      const uintptr_t *f = (const uintptr_t *)c->bp;
+      if (c->bp & 7 || c->bp < c->sp || c->bp >= c->hi || c->hi - c->bp < 16) return;
+      c->pc = hb_strip(f[1]), c->bp = f[0], c->sp = (uintptr_t)(f + 2), c->at = c->sp - 8;
+    }
+  }
+}
+
 /* From the cursor x->c on, joining the stack that m remembers. signal-safe, under t->busy */
 static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x, struct hb_memory *m) {
   struct hb_local *l = t->local;
@@ -102,6 +118,7 @@ static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x, struct hb_
   }
   x->u = (struct hb_unwind){hb_tables.base, list, &l->rules, {hb.self_lo, hb.self_hi}, {hb.start_lo, hb.start_hi},
                             {{t->stack_lo, t->stack_hi}, alternate}};
+  if (HB_RA_SAVED) hb_stack_skip_self(&x->u, c);
   if (list && c->hi != c->sp) {
     struct hb_cursor again = *c;
     if (t->need_full) l->last.solid = 0; /* the record must stand alone: join nothing */
@@ -130,11 +147,14 @@ static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x, struct hb_
 /* Stack of a hook: `frame` is the wrapper's __builtin_frame_address(0), so its return address is certain. Our own
  * frames are left out. signal-safe, under t->busy */
 static void hb_stack_hook_in(struct hb_tls *t, const void *frame, struct hb_stack_taken *x, struct hb_memory *m) {
-  const uintptr_t *f = frame;
   struct hb_range stack = {t->stack_lo, t->stack_hi};
+#if !HB_RA_SAVED /* each frame record says where the caller's stack begins */
+  const uintptr_t *f = frame;
   while (hb_is_self(f[1]) && hb_in(stack, f[0]) && !(f[0] & 7) && f[0] > (uintptr_t)f && f[0] <= stack.hi - 16) /* called by ourselves */
     f = (const uintptr_t *)f[0];
-  hb_cursor_hook(&x->c, f, stack);
+  frame = f;
+#endif
+  hb_cursor_hook(&x->c, frame, stack);
   hb_stack_take(t, x, m);
 }
 

@@ -508,10 +508,10 @@ HB_INLINE int hb_step_fast(const struct hb_unwind *u, struct hb_rules *rules, ui
 
 /* ---- walks ---- */
 
-/* A hook's caller: `frame` is the wrapper's __builtin_frame_address(0). Its return address is certain. */
+/* A hook's caller: `frame` is the wrapper's HB_FRAME. Its return address is certain. */
 static void hb_cursor_hook(struct hb_cursor *c, const void *frame, struct hb_range stack) {
   const uintptr_t *f = frame;
-  uintptr_t sp = (uintptr_t)(f + 2);
+  uintptr_t sp = hb_frame_cfa(frame);
   c->pc = f[1], c->sp = sp, c->bp = f[0], c->at = sp - 8, c->how = HB_PC_CALLER;
   c->file = NULL, c->bp_slot = c->extra = c->end_at = 0; /* one by one: the compiler clears the whole by rep stos, at 30 ns */
   c->exact = c->plain = c->signals = c->guessed = 0;

@@ -18,8 +18,6 @@
 #define HB_RA_SAVED 0 /* calls leave the return address at CFA - 8 */
 enum { HB_FILE_BP = 10, HB_FILE_SP = 15, HB_FILE_PC = 16 };
 
-HB_INLINE uintptr_t hb_strip(uintptr_t ra) { return ra; } /* nothing signs return addresses */
-
 /* Index into that register file by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8…r15. signal-safe */
 HB_INLINE uint32_t hb_file_index(uint32_t column) {
   static const uint8_t map[16] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7};

@@ -20,13 +20,9 @@ enum { HB_FILE_BP = 29, HB_FILE_RA = 30, HB_FILE_SP = 31, HB_FILE_PC = 32 };
 
 HB_INLINE uint32_t hb_file_index(uint32_t column) { return column & 31; }
 
-/* A return address without its signature: bits 55 to 48 are clear in addresses of programs; signatures and tags live in what
- * is above the address. signal-safe */
-HB_INLINE uintptr_t hb_strip(uintptr_t ra) { return ra & (((uintptr_t)1 << HB_VA_BITS) - 1); }
-
 /* Can these 8 bytes be read? As on x86-64. signal-safe */
 static int hb_readable8(uintptr_t p) {
-  return hb_sys4(HB_SYS_rt_sigprocmask, 12345, p, 0, 8) != -14; /* EFAULT */
+  return p && hb_sys4(HB_SYS_rt_sigprocmask, 12345, p, 0, 8) != -14; /* EFAULT */
 }
 
 /* The instruction at `pc`, 0 when it cannot be read. signal-safe */

@@ -78,8 +78,8 @@ static void hb_walk_fp(struct hb_collect *c, struct hb_walked *w, uintptr_t bp, 
       break;
     }
     const uintptr_t *f = (const uintptr_t *)bp;
-    uintptr_t next = f[0], ra = f[1];
-    if (HB_UNLIKELY(ra - 0x10000 >= (1ull << 47) - 0x10000)) { /* no code there: the chain was not one */
+    uintptr_t next = f[0], ra = hb_strip(f[1]);
+    if (HB_UNLIKELY(ra - 0x10000 >= (1ull << HB_VA_BITS) - 0x10000)) { /* no code there: the chain was not one */
       if (ra) w->flags |= HB_STACK_CUT | HB_STACK_GUESSED;
       break;
     }

@@ -1,6 +1,7 @@
 // Command build compiles the agent and writes what the repository commits of it: the shared objects, and
-// agent/zsources.go with the hash of the sources that they were made from. Run it from anywhere inside the
-// module: go run ./agent/build. It needs gcc; the same gcc gives the same bytes.
+// agent/zsources*.go with the hash of the sources that they were made from. Run it from anywhere inside the
+// module: go run ./agent/build. It needs gcc, and aarch64-linux-gnu-gcc for arm64's, which is left as it is without; the same gcc
+// gives the same bytes.
 //
 // With -o FILE it writes the agent there and nothing else; headers in the folder of -overlay take the place of the
 // repository's of the same path. So tests make agents that are broken on purpose (internal/testprog/mutant_test.go).
@@ -23,8 +24,16 @@ import (
 
 type object struct {
 	source, out string
+	gcc, strip  string
 	flags       []string
 	optional    bool
+}
+
+// set is what is made, and committed, together.
+type set struct {
+	list    string // the Go file that lists its sources
+	name    string // the variable in it
+	objects []object
 }
 
 // House style for C in the target, and what each flag is for:
@@ -38,23 +47,34 @@ var freestanding = []string{
 	"-Wl,-z,now", "-Wl,-z,noexecstack", "-Wl,-z,relro", "-Wl,--build-id=sha1", "-Wl,--hash-style=gnu",
 }
 
-var objects = []object{
-	{source: "agent/agent.c", out: "agent/hbagent_linux_amd64.so",
-		flags: append(freestanding[:len(freestanding):len(freestanding)], "-Wl,--version-script=agent/agent.map", "-Wl,-soname,hbagent.so")},
-	{source: "agent/stub.c", out: "agent/stub_linux_386.so", optional: true,
-		flags: []string{"-m32", "-march=i686", "-O2", "-shared", "-nostdlib", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror",
-			"-fno-stack-protector", "-fcf-protection=none", "-Wl,-z,noexecstack", "-Wl,--build-id=sha1", "-Wl,-soname,hbagent.so"}},
+func agentFlags(more ...string) []string {
+	return append(append([]string{}, freestanding...), append([]string{"-Wl,-soname,hbagent.so"}, more...)...)
+}
+
+var sets = []set{
+	{list: "agent/zsources.go", name: "madeAMD64", objects: []object{
+		{source: "agent/agent.c", out: "agent/hbagent_linux_amd64.so", gcc: "gcc", strip: "strip",
+			flags: agentFlags("-Wl,--version-script=agent/agent.map")},
+		{source: "agent/stub.c", out: "agent/stub_linux_386.so", gcc: "gcc", strip: "strip", optional: true,
+			flags: []string{"-m32", "-march=i686", "-O2", "-shared", "-nostdlib", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror",
+				"-fno-stack-protector", "-fcf-protection=none", "-Wl,-z,noexecstack", "-Wl,--build-id=sha1", "-Wl,-soname,hbagent.so"}},
+	}},
+	// Without outline atomics, which are functions of libgcc; so that loads and stores are exclusive ones, also where there are better.
+	{list: "agent/zsources_aarch64.go", name: "madeARM64", objects: []object{
+		{source: "agent/agent.c", out: "agent/hbagent_linux_arm64.so", gcc: "aarch64-linux-gnu-gcc", strip: "aarch64-linux-gnu-strip", optional: true,
+			flags: agentFlags("-mno-outline-atomics", "-mbranch-protection=none")},
+	}},
 }
 
 func main() {
 	overlay := flag.String("overlay", "", "folder of headers to use instead of the repository's; needs -o")
 	out := flag.String("o", "", "write the agent to this file, and nothing of the repository")
 	flag.Parse()
-	run := build
+	do := build
 	if *out != "" || *overlay != "" {
-		run = func() error { return buildOther(*overlay, *out) }
+		do = func() error { return buildOther(*overlay, *out) }
 	}
-	if err := run(); err != nil {
+	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "agent/build:", err)
 		os.Exit(1)
 	}
@@ -68,9 +88,18 @@ func build() error {
 	if err := os.Chdir(root); err != nil {
 		return err
 	}
+	for _, s := range sets {
+		if err := s.build(root); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s set) build(root string) error {
 	sources := map[string]bool{}
 	made := map[string]string{}
-	for _, o := range objects {
+	for _, o := range s.objects {
 		if _, err := os.Stat(o.source); o.optional && errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -87,6 +116,9 @@ func build() error {
 		}
 		made[o.out] = ""
 	}
+	if len(made) == 0 {
+		return nil
+	}
 	list := make([]string, 0, len(sources))
 	for s := range sources {
 		list = append(list, s)
@@ -101,7 +133,7 @@ func build() error {
 			return err
 		}
 	}
-	return writeSources(list, sum, made)
+	return s.write(list, sum, made)
 }
 
 // buildOther compiles the agent with other headers, to another place.
@@ -123,20 +155,21 @@ func buildOther(overlay, out string) error {
 		return err
 	}
 	args := []string{"-I" + overlay, "-I."}
-	args = append(append(args, objects[0].flags...), "-Wno-error", "-w", "-o", out, objects[0].source)
-	_, err = gcc(args...)
+	o := sets[0].objects[0]
+	args = append(append(args, o.flags...), "-Wno-error", "-w", "-o", out, o.source)
+	_, err = run(o.gcc, args...)
 	return err
 }
 
-func gcc(args ...string) ([]byte, error) {
-	cmd := exec.Command("gcc", args...)
+func run(gcc string, args ...string) ([]byte, error) {
+	cmd := exec.Command(gcc, args...)
 	// The locale, the time zone and the date must not reach the output.
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "SOURCE_DATE_EPOCH=0")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("gcc %s: %w\n%s", strings.Join(args, " "), err, stderr.Bytes())
+		return nil, fmt.Errorf("%s %s: %w\n%s", gcc, strings.Join(args, " "), err, stderr.Bytes())
 	}
 	return out, nil
 }
@@ -144,7 +177,7 @@ func gcc(args ...string) ([]byte, error) {
 // compile writes o.out, by a rename, and returns the repository's files that it was made from.
 func compile(o object, root string) ([]string, error) {
 	flags := append([]string{"-I.", "-ffile-prefix-map=" + root + "=."}, o.flags...)
-	out, err := gcc(append(flags, "-MM", "-MT", "x", o.source)...)
+	out, err := run(o.gcc, append(flags, "-MM", "-MT", "x", o.source)...)
 	if err != nil {
 		return nil, err
 	}
@@ -159,13 +192,13 @@ func compile(o object, root string) ([]string, error) {
 	}
 	tmp := o.out + ".new"
 	defer os.Remove(tmp)
-	if _, err := gcc(append(flags, "-o", tmp, o.source)...); err != nil {
+	if _, err := run(o.gcc, append(flags, "-o", tmp, o.source)...); err != nil {
 		return nil, err
 	}
-	if _, err := exec.LookPath("strip"); err == nil {
+	if _, err := exec.LookPath(o.strip); err == nil {
 		// The names of our own functions stay for debuggers; nothing else of .symtab matters at run time.
-		if out, err := exec.Command("strip", "--strip-debug", tmp).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("strip %s: %w: %s", tmp, err, out)
+		if out, err := exec.Command(o.strip, "--strip-debug", tmp).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%s %s: %w: %s", o.strip, tmp, err, out)
 		}
 	}
 	if err := os.Chmod(tmp, 0o644); err != nil {
@@ -174,27 +207,26 @@ func compile(o object, root string) ([]string, error) {
 	return deps, os.Rename(tmp, o.out)
 }
 
-func writeSources(list []string, sum string, made map[string]string) error {
+func (s set) write(list []string, sum string, made map[string]string) error {
 	var b bytes.Buffer
 	b.WriteString("// Code generated by agent/build; DO NOT EDIT.\n\npackage agent\n\n")
-	b.WriteString("// sources are the files that the committed objects were made from.\nvar sources = []string{\n")
+	fmt.Fprintf(&b, "var %s = made{\n\tsources: []string{\n", s.name)
 	for _, s := range list {
-		fmt.Fprintf(&b, "\t%q,\n", s)
+		fmt.Fprintf(&b, "\t\t%q,\n", s)
 	}
-	fmt.Fprintf(&b, "}\n\n// sourcesSHA256 is their hash when the objects were made.\nconst sourcesSHA256 = %q\n\n", sum)
-	b.WriteString("// objectsSHA256 are the hashes of the objects that were made.\nvar objectsSHA256 = map[string]string{\n")
+	fmt.Fprintf(&b, "\t},\n\tsourcesSHA256: %q,\n\tobjectsSHA256: map[string]string{\n", sum)
 	outs := make([]string, 0, len(made))
 	for o := range made {
 		outs = append(outs, o)
 	}
 	sort.Strings(outs)
 	for _, o := range outs {
-		fmt.Fprintf(&b, "\t%q: %q,\n", o, made[o])
+		fmt.Fprintf(&b, "\t\t%q: %q,\n", o, made[o])
 	}
-	b.WriteString("}\n")
+	b.WriteString("\t},\n}\n")
 	src, err := format.Source(b.Bytes())
 	if err != nil {
 		return err
 	}
-	return os.WriteFile("agent/zsources.go", src, 0o644)
+	return os.WriteFile(s.list, src, 0o644)
 }

@@ -176,10 +176,12 @@ static void take(struct hb_tls *t, const void *frame, const void *uc) {
   joined += x.v.joined;
 
   struct hb_range known = {t->stack_lo, t->stack_hi};
+#if !HB_RA_SAVED
   for (const uint64_t *f = frame; !uc && hb_is_self(f[1]); f = frame) { /* the agent's own frames are left out */
     if (f[0] & 7 || f[0] <= (uint64_t)f || !hb_in(known, f[0]) || f[0] > known.hi - 16) break;
     frame = (const void *)f[0];
   }
+#endif
   if (uc) hb_cursor_signal(&y.c, uc, known);
   else hb_cursor_hook(&y.c, frame, known);
   if (y.c.hi == y.c.sp) {
@@ -189,12 +191,13 @@ static void take(struct hb_tls *t, const void *frame, const void *uc) {
   }
   y.w = (struct hb_walked){0, 0, 0};
   struct hb_collect all = {plain, 0};
+  y.u = x.u;
+  y.u.rules = NULL;
+  if (HB_RA_SAVED) hb_stack_skip_self(&y.u, &y.c);
   hb_collect_add(&all, hb_pc(y.c.how, y.c.pc), y.c.at);
   if (y.c.hi == y.c.sp) {
     y.w.flags |= HB_STACK_CUT;
   } else if (x.u.modules) {
-    y.u = x.u;
-    y.u.rules = NULL;
     hb_walk_table(&y.u, &y.c, &all, &y.w);
   } else {
     hb_walk_fp(&all, &y.w, y.c.bp, y.c.sp, y.c.hi);
@@ -258,7 +261,14 @@ static void stacks(int corrupt) {
       if (below(3) == 0) at = below(STACK / 8 - 2);
       if (below(3) == 0) t->shallowest = (uintptr_t)on + below(STACK);
       if (below(3)) {
+#if HB_RA_SAVED /* beside the record, where its frame ends */
+        const uint64_t *record = (const uint64_t *)(on + 8 * at);
+        struct hb_caller caller = {record[0], record[1], (uintptr_t)(record + 2 + 2 * below(4))};
+        if (caller.cfa > (uintptr_t)on + STACK) caller.cfa = (uintptr_t)(record + 2);
+        take(t, &caller, NULL);
+#else
         take(t, on + 8 * at, NULL);
+#endif
       } else { /* a handler's registers; the stack pointer may point anywhere */
         for (int i = 0; i < 128; i++) uc[i] = word(on, codes);
         if (below(4)) uc[5 + HB_FILE_SP] = (uint64_t)on + 8 * at;

@@ -150,8 +150,7 @@ static void on_signal(int sig) {
 
 static __attribute__((noinline)) void one_call(struct hb_tls *t, struct hb_thread *s, int depth) {
   struct hb_block b;
-  char frame;
-  hb_block_enter(t, s, &b, &frame);
+  hb_block_enter(t, s, &b, HB_FRAME);
   int outer = in_call;
   in_call = 1;
   CHECK(hb_load_relaxed(&s->state) == HB_BLOCKED);
@@ -178,8 +177,9 @@ static void *caller(void *arg) {
     one_call(t, s, i % 4 == 0);
     CHECK(hb_load_relaxed(&s->state) != HB_BLOCKED && t->proxy_depth == 0);
   }
-  struct hb_block b = {0, 0, 0};
-  hb_block_slow(t, s, (uintptr_t)&b, HB_EXITED, &b, &b);
+  struct hb_block b;
+  memset(&b, 0, sizeof b);
+  hb_block_slow(t, s, hb_outer_at(HB_FRAME), HB_EXITED, &b, HB_FRAME);
   CHECK(hb_load_acquire(&s->state) == HB_EXITED);
   t->slot = NULL;
   return NULL;

@@ -33,7 +33,7 @@ var mutants = []mutant{
 		[]string{"-F", "10000"}, "noeintr", []string{"10"}, 0},
 	{"signal-in-flight-not-taken", "syscallproxy/proxy.h",
 		"hb_sys4(HB_SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, &all, &old, 8);",
-		"if (x == HB_SIGNALLED) { t->outer_sp = sp; b->passive = 1; return; } hb_sys4(HB_SYS_rt_sigprocmask, 0, &all, &old, 8);",
+		"if (x == HB_SIGNALLED) { t->outer = at; b->passive = 1; return; } hb_sys4(HB_SYS_rt_sigprocmask, 0, &all, &old, 8);",
 		[]string{"-F", "10000"}, "noeintr", []string{"10"}, 0},
 	{"no-exec-gate", "hooks/exec.h",
 		"if (hb.signal < 32 || !hb_load_relaxed(&hb.on)",
