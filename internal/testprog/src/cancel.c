@@ -10,7 +10,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static sem_t never;
 static int pipefd[2];
-static int cleaned, entered;
+static int cleaned, entered, sent;
 
 static void note(void *arg) {
   cleaned++;
@@ -66,6 +66,8 @@ static void *disabled(void *unused) {
   enter();
   CHECK(poll(NULL, 0, 30) == 0);
   CHECK(usleep(5000) == 0);
+  while (!__atomic_load_n(&sent, __ATOMIC_ACQUIRE)) /* whoever cancels may be late */
+    CHECK(usleep(100) == 0);
   CHECK_RC(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL), 0);
   pthread_cleanup_push(note, NULL);
   pthread_testcancel();
@@ -88,13 +90,14 @@ static void *mutex_is_no_point(void *unused) {
 static void cancel_one(const char *name, void *(*body)(void *), int settle_us) {
   pthread_t t;
   void *ret;
-  entered = 0;
+  entered = sent = 0;
   int before = cleaned;
   CHECK_RC(pthread_create(&t, NULL, body, NULL), 0);
   while (!__atomic_load_n(&entered, __ATOMIC_ACQUIRE))
     usleep(100);
   usleep((useconds_t)settle_us); /* 0: cancel on the way in; else most probably blocked */
   CHECK_RC(pthread_cancel(t), 0);
+  __atomic_store_n(&sent, 1, __ATOMIC_RELEASE);
   CHECK_RC(pthread_join(t, &ret), 0);
   CHECK(ret == PTHREAD_CANCELED);
   CHECK(cleaned == before + 1);
