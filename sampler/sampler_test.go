@@ -18,6 +18,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if how := os.Getenv(aloneHelper); how != "" {
+		os.Exit(aloneHelps(how))
+	}
 	if len(os.Args) > 1 && os.Args[1] == Command {
 		os.Exit(Main(os.Args[2:]))
 	}
