@@ -10,7 +10,7 @@ import (
 
 // TestSanitized runs the agent's C under the compiler's sanitizers: what threads of the target share with one another, the
 // sampler and the collector (the ring's producer, the state word's handshake, the table of live addresses), and what reads
-// memory that others wrote (stacks, unwind tables).
+// memory that others wrote (stacks, unwind tables). rules.c goes through the rules of the handshake one by one.
 func TestSanitized(t *testing.T) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -27,6 +27,7 @@ func TestSanitized(t *testing.T) {
 		{"sanitize", "address,undefined", []string{"ring", "handshake", "signals"}},
 		{"sanitize", "thread", []string{"ring", "handshake"}}, // it delays signals, so that none may come at once
 		{"hostile", "address,undefined", []string{"walk", "tables", "points"}},
+		{"rules", "address,undefined", []string{""}},
 		{"live", "address,undefined", []string{""}},
 		{"live", "thread", []string{""}},
 	} {
