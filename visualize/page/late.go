@@ -4,7 +4,7 @@
 // Package weigh tells why, and where such time belongs: to the places at which samples arrived in runs of work that began after
 // the same call, in proportion to their number. Profiles add that up; here every piece of time has one place. So the
 // late pieces of an origin go to these places in turn, each place as often as makes the sums right: what samples stand
-// for that were not late stays where it is and is counted in.
+// for that were not late stays where it is and is counted in. What a sample counts for is weigh's to say.
 
 package page
 
@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // origin is what runs of work have in common: the call that they began after.
@@ -24,16 +25,17 @@ type origin struct {
 // place is one at which samples arrived.
 type place struct {
 	site uint32
-	hits int64
-	ns   int64 // that these samples stand for
+	weigh.Arrived
+	ns int64 // that those in time stand for
 	// While late pieces are handed out: its share of them, and what it is owed.
 	share, owed float64
 }
 
 // work is all runs of one origin.
 type work struct {
-	places []place
-	late   int64 // ns
+	places    []place
+	late      int64 // ns
+	preempted int64 // samples that found their thread preempted
 }
 
 // late gathers origins while a recording is read.
@@ -60,9 +62,12 @@ func (l *late) sample(e *trace.Event, proc trace.ProcID, site uint32, cpu int64)
 		l.work = append(l.work, work{})
 	}
 	w := &l.work[id]
-	if e.Flags&trace.FlagLate != 0 {
+	late := e.Flags&trace.FlagLate != 0
+	if late {
 		w.late += cpu
-		return id
+		if e.Flags&trace.FlagPreempted == 0 {
+			return id
+		}
 	}
 	i, ok := l.at[workSite{id, site}]
 	if !ok {
@@ -70,7 +75,13 @@ func (l *late) sample(e *trace.Event, proc trace.ProcID, site uint32, cpu int64)
 		l.at[workSite{id, site}] = i
 		w.places = append(w.places, place{site: site})
 	}
-	w.places[i].hits += int64(max(e.Count, 1))
+	if n := int64(max(e.Count, 1)); late {
+		w.places[i].Preempted += n
+		w.preempted += n
+		return id
+	} else {
+		w.places[i].InTime += n
+	}
 	w.places[i].ns += cpu
 	return 0
 }
@@ -100,12 +111,12 @@ func (w *work) weigh() {
 	all, hits := float64(w.late), int64(0)
 	for i := range w.places {
 		all += float64(w.places[i].ns)
-		hits += w.places[i].hits
+		hits += w.places[i].Hits(w.preempted)
 	}
 	sum := 0.0
 	for i := range w.places {
 		p := &w.places[i]
-		p.share = max(0, all*float64(p.hits)/float64(hits)-float64(p.ns))
+		p.share = max(0, all*float64(p.Hits(w.preempted))/float64(hits)-float64(p.ns))
 		sum += p.share
 	}
 	for i := range w.places {

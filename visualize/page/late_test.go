@@ -16,11 +16,12 @@ func TestLateTimeIsShared(t *testing.T) {
 	th := b.AddThread(trace.Thread{Proc: b.AddProcess(trace.Process{PID: 10}), TID: 10})
 	at := b.Meta().StartNs
 	b.Meta().EndNs = at + 10_000*ms
+	preempted := trace.Flags(0)
 	cpu := func(ns int64, began uint64, late bool, stack ...string) {
 		at += 10 * ms
 		e := trace.Event{Kind: trace.KindCPU, Thread: th, Time: at, Start: at, Count: 1, CPU: ns, Object: began, Stack: b.Stack(stack...)}
 		if late {
-			e.Flags = trace.FlagLate
+			e.Flags = trace.FlagLate | preempted
 		}
 		b.Add(e)
 	}
@@ -32,6 +33,14 @@ func TestLateTimeIsShared(t *testing.T) {
 		cpu(int64(ms), 0x100, false, "main", "f")
 		cpu(int64(ms), 0x100, false, "main", "g")
 		cpu(int64(ms), 0x200, true, "main", "other") // nothing arrived in these
+	}
+	preempted = trace.FlagPreempted
+	for i := range 90 { // these count for little beside those in time, but all there is counts where none is
+		if i%30 == 0 {
+			cpu(int64(ms), 0x300, false, "main", "h")
+		}
+		cpu(int64(ms), 0x300, true, "main", "system call")
+		cpu(int64(ms), 0x400, true, "main", []string{"i", "j", "i"}[i%3])
 	}
 	src := b.Source()
 	table, err := weigh.Collect(src, weigh.Options{})
@@ -61,7 +70,7 @@ func TestLateTimeIsShared(t *testing.T) {
 			t.Errorf("%s has %d ns, the profile %d", name, got[name], ns)
 		}
 	}
-	if want["f"] != 200e6 || got["call"] != 0 || m.doubt.SharedNs != 150e6 || m.doubt.LateNs != 50e6 {
+	if want["f"] != 200e6 || got["call"] != 0 || want["h"] < 5e6 || want["h"] > 40e6 || m.doubt.SharedNs != 330e6 || m.doubt.LateNs != 50e6 {
 		t.Errorf("want %v, got %v, %+v", want, got, m.doubt)
 	}
 	// what was sampled in time is where it was: the first piece

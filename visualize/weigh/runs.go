@@ -74,12 +74,12 @@ const (
 	mostPreempted = allPreempted / preempted
 )
 
-// hits is what a place's samples count for, late being all of its origin's that found their thread preempted.
-func (a *arrived) hits(late int64) int64 {
-	if late > mostPreempted {
-		return a.inTime*inTime + a.late*allPreempted/late
+// Hits is what a place's samples count for, preemptedInAll being all of its origin's that found their thread preempted.
+func (a *Arrived) Hits(preemptedInAll int64) int64 {
+	if preemptedInAll > mostPreempted {
+		return a.InTime*inTime + a.Preempted*allPreempted/preemptedInAll
 	}
-	return a.inTime*inTime + a.late*preempted
+	return a.InTime*inTime + a.Preempted*preempted
 }
 
 func (rs *runs) number(o origin) int32 {
@@ -163,12 +163,13 @@ func (rs *runs) sample(c *Collector, e *trace.Event, proc trace.ProcID, row int3
 
 // arrivals are the samples that arrived in runs of one origin, of whichever thread.
 type arrivals struct {
-	at   map[site]arrived
+	at   map[site]Arrived
 	late int64
 }
 
-// arrived are those at one place.
-type arrived struct{ inTime, late int64 }
+// Arrived are samples that arrived in runs of work of one origin at one place: in time, and such as found their thread
+// preempted.
+type Arrived struct{ InTime, Preempted int64 }
 
 // share moves weight. The result does not depend on the order of maps.
 func (rs *runs) share(c *Collector) {
@@ -184,14 +185,14 @@ func (rs *runs) share(c *Collector) {
 		o.thread = 0
 		a := came[o]
 		if a == nil {
-			a = &arrivals{at: map[site]arrived{}}
+			a = &arrivals{at: map[site]Arrived{}}
 			came[o] = a
 		}
 		row := &c.rows[uint32(s.key)]
 		at := site{row.Stack, row.Hook}
 		here := a.at[at]
-		here.inTime += s.hits
-		here.late += s.late
+		here.InTime += s.hits
+		here.Preempted += s.late
 		a.at[at] = here
 		a.late += s.late
 	}
@@ -234,11 +235,11 @@ func (rs *runs) share(c *Collector) {
 		})
 		var hits int64
 		for _, here := range by.at {
-			hits += here.hits(by.late)
+			hits += here.Hits(by.late)
 		}
 		for _, at := range places { // what is left over the samples that are left: sums stay exact
 			here := by.at[at]
-			n := here.hits(by.late)
+			n := here.Hits(by.late)
 			if n == 0 { // one of very many
 				continue
 			}
