@@ -239,8 +239,12 @@ func (f *facts) threadsView(o Options) []string {
 			f.threadName(th.ID),
 		}
 		if p := f.procs[th.Proc]; p != nil && th.Main {
+			// What it is says more than the name that all of them share.
 			if title := frames.Title(p); title != "" {
-				row[len(row)-1] += " · " + title
+				if _, role, ok := strings.Cut(title, ": "); ok {
+					title = role
+				}
+				row[len(row)-1] = fmt.Sprintf("%d %s", th.TID, title)
 			}
 		}
 		if o.Width >= 100 {
