@@ -40,17 +40,22 @@ type Options struct {
 	NoCounters bool
 	NoChains   bool // leave out what waits were spent on in the end: saves a reading of the events
 	NoSupport  bool // leave out how many stacks support a span and how its edges are known
+
+	maxStated uint64 // for tests; 0: the constant
 }
+
+// maxStated is how many events a recording may have for its threads to get tracks of their states: these make a trace half as
+// large again, and one of so many events is at the limit of what can be looked at.
+const maxStated = 2_000_000
 
 // Packets are written, and deflated, in batches of about this size.
 const batchBytes = 256 << 10
 
-// Sequence ids: thread n, which may be 0 in odd recordings, has firstThreadSequence+n.
-const (
-	mainSequence        = 1
-	firstThreadSequence = 2
-	statesSequence      = 1 << 31 // | thread
-)
+// Sequence ids: of thread n, which may be 0 in odd recordings. They are small where it is: each packet has one.
+const mainSequence = 1
+
+func threadSequence(id trace.ThreadID) uint32 { return 2*uint32(id) + 2 }
+func statesSequence(id trace.ThreadID) uint32 { return 2*uint32(id) + 3 }
 
 type writer struct {
 	o        Options
@@ -70,6 +75,7 @@ type writer struct {
 	locking  *weigh.Locking
 
 	stateKinds map[stateKey]weigh.State
+	stateless  bool // there are too many events for tracks of states
 	flows      uint64
 	main       sequence // what is out of a thread's order
 	out        buffer
@@ -84,6 +90,7 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 		whos: map[trace.ThreadID]string{}, hooks: map[trace.HookID]*hook{},
 		unlisted: map[trace.ThreadID]bool{}, seqs: map[trace.ThreadID]*sequence{}, rel: map[trace.ThreadID]*releases{},
 	}
+	x.stateless = src.Stats().Events > cmp.Or(o.maxStated, maxStated)
 	x.states, x.locking, x.stateKinds = map[trace.ThreadID]*states{}, weigh.NewLocking(x.meta, x.tab), map[stateKey]weigh.State{}
 	ps, ts := src.Processes(), src.Threads()
 	for i := range ps {
@@ -120,8 +127,10 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 		if err := b.Add(e); err != nil {
 			return err
 		}
-		if err := x.does(e); err != nil {
-			return err
+		if !x.stateless {
+			if err := x.does(e); err != nil {
+				return err
+			}
 		}
 		if e.Kind == trace.KindThreadExit {
 			delete(x.seqs, e.Thread)
@@ -332,7 +341,7 @@ func (w *writer) seq(id trace.ThreadID) *sequence {
 	s := w.seqs[id]
 	if s == nil {
 		w.list(id)
-		s = &sequence{id: uint32(id) + firstThreadSequence, track: threadTrack(id)}
+		s = &sequence{id: threadSequence(id), track: threadTrack(id)}
 		w.seqs[id] = s
 	}
 	*r = recentSequence{id, s}

@@ -159,6 +159,22 @@ voluntary context switches | 300`
 	}
 }
 
+// TestManyEvents: a long recording has no tracks of states, and says so.
+func TestManyEvents(t *testing.T) {
+	src := synthetic.Demo()
+	src.Stats().Events = 34
+	for most, want := range map[uint64]bool{33: false, 34: true} {
+		im, err := load(encode(t, src, Options{maxStated: most}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := im.text(0)
+		if strings.Contains(got, "[state]") != want || strings.Contains(got, " states=left out") == want {
+			t.Errorf("at most %d events: states %v, want %v", most, !want, want)
+		}
+	}
+}
+
 // sampled is the CPU time that samples and ends of threads account for, in ns.
 func sampled(src trace.Source) (ns int64) {
 	src.Events(func(e *trace.Event) error {

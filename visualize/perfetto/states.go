@@ -63,7 +63,7 @@ func (w *writer) does(e *trace.Event) error {
 	}
 	t := w.states[e.Thread]
 	if t == nil {
-		t = &states{thread: e.Thread, sequence: sequence{id: statesSequence | uint32(e.Thread), track: statesTrack(e.Thread)}}
+		t = &states{thread: e.Thread, sequence: sequence{id: statesSequence(e.Thread), track: statesTrack(e.Thread)}}
 		w.states[e.Thread] = t
 	}
 	at := max(e.Time, t.until)
