@@ -371,7 +371,7 @@ func (r *Resolver) loadDebugInfo(m *module, main, extra *image) {
 		return
 	}
 	if dw.split {
-		r.note("module %s: split debug information (.dwo) is not read: no inlined functions there", m.m.Path)
+		r.note("module %s: split debug information (.dwo, .dwp) is not read: no inlined functions there", m.m.Path)
 	}
 	m.dw = dw
 }
