@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -23,13 +24,14 @@ type cie struct {
 	signal    bool
 	augmented bool // FDEs have augmentation data
 	initial   frame
+	number    int // place in compiler.cies, from 1; 0: no FDE needs it
 }
 
+// fde has no pointers: there are a hundred thousand, which are sorted and which the garbage collector would go through.
 type fde struct {
 	begin, end uint64 // ELF virtual addresses
-	cie        *cie
-	code       []byte
-	base       uint64 // address of code[0]
+	code, stop uint32 // its instructions, in the section
+	cie        uint32 // in compiler.cies
 }
 
 // frame is the state of the interpreter: how to find CFA, FP and return address at one pc.
@@ -221,7 +223,11 @@ func (t *compiler) parseFDE(c cursor, s section, ci *cie) {
 		return
 	}
 	t.stats.FDEs++
-	t.fdes = append(t.fdes, fde{begin: begin, end: end, cie: ci, code: c.b[c.p:], base: s.addr + uint64(c.p)})
+	if ci.number == 0 {
+		t.cies = append(t.cies, ci)
+		ci.number = len(t.cies)
+	}
+	t.fdes = append(t.fdes, fde{begin: begin, end: end, code: uint32(c.p), stop: uint32(len(c.b)), cie: uint32(ci.number - 1)})
 }
 
 // order sorts the FDEs and makes them disjoint: the one that begins later wins, as in the binary search of
@@ -238,10 +244,10 @@ func (t *compiler) order() {
 		case a.end < b.end:
 			return 1
 		}
-		return 0
+		return cmp.Compare(a.code, b.code)
 	}
 	if !slices.IsSortedFunc(t.fdes, less) {
-		slices.SortStableFunc(t.fdes, less)
+		slices.SortFunc(t.fdes, less)
 	}
 	kept := t.fdes[:0]
 	for _, f := range t.fdes {

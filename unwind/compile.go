@@ -74,6 +74,7 @@ func CompileELF(f *elf.File) (*Table, error) {
 	}
 	t.stats.Source = name
 	t.fdes = make([]fde, 0, len(s.data)/64)
+	t.from = s
 	t.scan(s)
 	t.order()
 	if len(t.fdes) == 0 {
@@ -166,6 +167,8 @@ type span struct{ lo, hi uint64 }
 type compiler struct {
 	m     *machine
 	text  []span
+	from  section
+	cies  []*cie
 	fdes  []fde
 	stats Stats
 
@@ -281,16 +284,17 @@ func (t *compiler) table() (*Table, error) {
 	covered := t.fdes[0].begin
 	for n := range t.fdes {
 		f := &t.fdes[n]
+		ci, code := t.cies[f.cie], t.from.data[f.code:f.stop]
 		if f.begin-covered >= gapBytes {
 			t.put(covered, 0)
 		}
-		if f.begin > covered && !f.cie.signal && bare(f.code) {
+		if f.begin > covered && !ci.signal && bare(code) {
 			t.put(f.begin-1, end)
 		}
-		i := interpreter{t: t, c: cursor{b: f.code}, cie: f.cie, base: f.base, f: f.cie.initial, rows: true,
+		i := interpreter{t: t, c: cursor{b: code}, cie: ci, base: t.from.addr + uint64(f.code), f: ci.initial, rows: true,
 			pc: f.begin, end: f.end, stack: t.scratch[:0]}
 		if i.run() {
-			t.row(i.pc, i.end, t.rule(f.cie, &i.f))
+			t.row(i.pc, i.end, t.rule(ci, &i.f))
 		} else {
 			t.stats.Bad++
 			t.row(i.pc, i.end, Rule{Kind: Other})
