@@ -44,11 +44,23 @@ func subjects(t testing.TB) []subject {
 	}
 }
 
+// leaves are programs that stop where the stack is hard to read; the last one's addresses begin at none that is usual.
+func leaves(t testing.TB) []subject {
+	leaf := func(name string, flags ...string) string {
+		return build(t, "gcc", "testdata/leaves.c", name, append([]string{"-fomit-frame-pointer", "-fno-builtin"}, append(flags, "-lm")...)...)
+	}
+	return []subject{
+		{"leaves, lazy PLT", []string{leaf("lazy", "-Wl,-z,lazy"), "200000"}, 20_000, 200_000, false},
+		{"leaves, no PLT", []string{leaf("noplt", "-fno-plt"), "200000"}, 20_000, 200_000, false},
+		{"leaves, far away", []string{leaf("far", "-fPIE", "-pie", "-Wl,-Ttext-segment=0x12345670000"), "200000"}, 20_000, 200_000, false},
+	}
+}
+
 // TestEveryInstruction single-steps real programs and walks the stack at each instruction: the whole stack must be
 // what calls and returns say it is, and the verified walk must agree.
 func TestEveryInstruction(t *testing.T) {
 	lib := build(t, "gcc", "testdata/step.c", "step.so", "-std=gnu11", "-shared", "-fPIC", "-Wconversion", "-Wshadow")
-	for _, s := range subjects(t) {
+	for _, s := range append(leaves(t), subjects(t)...) {
 		t.Run(s.name, func(t *testing.T) {
 			if _, err := exec.LookPath(s.argv[0]); err != nil {
 				t.Skipf("needs %s", s.argv[0])
