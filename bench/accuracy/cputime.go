@@ -58,6 +58,10 @@ func (s *split) book(w float64, stack []string) {
 	}
 }
 
+// perfModes are the options by which perf takes stacks; nil: it does not run. Without stacks it knows what is interrupted, not who called that, so
+// that a function of the table has only what it burns in its own instructions.
+var perfModes = map[string][]string{"fp": {"--call-graph", "fp"}, "dwarf": {"--call-graph", "dwarf"}, "plain": {}, "none": nil}
+
 var cpuScenarios = []struct{ name, what string }{
 	{"long", "one thread; arithmetic, malloc, mutexes, system calls, qsort, tiny functions in turns of some 6 ms"},
 	{"mix", "the same in turns of some 0.15 ms, with a system call (the program's clock) between them"},
@@ -72,7 +76,7 @@ func (b *bench) cpuTime() error {
 	if b.fp {
 		built = "with"
 	}
-	fmt.Printf("CPU time by function: %d rounds of %v, %d samples a second, hbtrace and perf record -g in the same run; programs built %s frame pointers\n\n", b.rounds, b.cpu, b.freq, built)
+	fmt.Printf("CPU time by function: %d rounds of %v, %d samples a second, hbtrace and perf record (-perf %s) in the same run; programs built %s frame pointers\n\n", b.rounds, b.cpu, b.freq, b.perf, built)
 	fmt.Println("| scenario | samples hbtrace / perf | largest error of a function, pp: hbtrace / perf | where | as large in as many independent samples, pp | largest mean error of a round ± its standard error, pp | spread of a round's errors, pp: hbtrace / independent samples | CPU time accounted for, %: hbtrace / perf |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")
 	raw, err := os.Create(b.file("cpu.txt"))
@@ -86,6 +90,7 @@ func (b *bench) cpuTime() error {
 		}
 		truth, ours, perfs := newSplit(), newSplit(), newSplit()
 		var each rounds
+		how := byMechanism{}
 		for round := range b.rounds {
 			t, o, p, err := b.cpuRound(sc.name, round)
 			if err != nil {
@@ -99,6 +104,11 @@ func (b *bench) cpuTime() error {
 			ours.add(o)
 			perfs.add(p)
 			each.add(t, o)
+			if b.how {
+				if err := how.add(b.file("cpu-%s-%d.hbt", sc.name, round)); err != nil {
+					return err
+				}
+			}
 		}
 		oursWorst, oursAt := worst(truth, ours)
 		perfWorst, perfAt := worst(truth, perfs)
@@ -106,6 +116,9 @@ func (b *bench) cpuTime() error {
 		spread, chance := each.spread(truth)
 		fmt.Printf("| %s: %s | %d / %d | %.2f / %.2f | %s / %s | %.2f | %+.2f ± %.2f (%s) | %.2f / %.2f | %.1f / %.1f |\n", sc.name, sc.what, ours.samples, perfs.samples,
 			oursWorst, perfWorst, oursAt, perfAt, expectedWorst(truth), bias, sure, at, spread, chance, 100*ours.all/truth.all, 100*perfs.all/truth.all)
+		if b.how {
+			how.print(truth)
+		}
 	}
 	fmt.Println()
 	return nil
@@ -203,8 +216,11 @@ func worst(truth, got *split) (pp float64, at string) {
 func (b *bench) cpuRound(scenario string, round int) (truth, ours, perfs *split, err error) {
 	base := b.file("cpu-%s-%d", scenario, round)
 	prog := b.program("cpu")
-	if err := quiet("perf", "record", "-F", strconv.Itoa(b.freq), "-g", "-o", base+".perf", "--",
-		b.hbtrace, "run", "-q", "-F", strconv.Itoa(b.freq), "-o", base, "--", prog, scenario, fmt.Sprint(b.cpu.Milliseconds()), base+".truth"); err != nil {
+	cmd := []string{b.hbtrace, "run", "-q", "-F", strconv.Itoa(b.freq), "-o", base, "--", prog, scenario, fmt.Sprint(b.cpu.Milliseconds()), base + ".truth"}
+	if mode := perfModes[b.perf]; mode != nil {
+		cmd = slices.Concat([]string{"perf", "record", "-F", strconv.Itoa(b.freq)}, mode, []string{"-o", base + ".perf", "--"}, cmd)
+	}
+	if err := quiet(cmd[0], cmd[1:]...); err != nil {
 		return nil, nil, nil, err
 	}
 	truth = newSplit()
@@ -224,6 +240,9 @@ func (b *bench) cpuRound(scenario string, round int) (truth, ours, perfs *split,
 	}
 	if ours.samples, err = sampled(base + ".hbt"); err != nil {
 		return nil, nil, nil, err
+	}
+	if b.perf == "none" {
+		return truth, ours, newSplit(), nil
 	}
 	if perfs, err = perfSplit(base+".perf", filepath.Base(prog)); err != nil {
 		return nil, nil, nil, err
@@ -303,13 +322,20 @@ func perfSplit(path, comm string) (*split, error) {
 		case strings.TrimSpace(line) == "":
 			flush()
 		case line[0] != '\t' && !ours && stack == nil: // "comm  period:"
-			name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-			n, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), ":"), 64)
+			w := strings.Fields(line)
+			if len(w) < 2 {
+				return nil, fmt.Errorf("perf script: line %q: no period", line)
+			}
+			n, err := strconv.ParseFloat(strings.TrimSuffix(w[1], ":"), 64)
 			if err != nil {
 				return nil, fmt.Errorf("perf script: line %q: %w", line, err)
 			}
-			ours, period = name == comm, n
+			ours, period = w[0] == comm, n
 			stack = []string{}
+			if len(w) > 3 { // without stacks all is on one line: "comm period address function"
+				stack = append(stack, w[3])
+				flush()
+			}
 		default: // "address function"
 			if _, fn, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
 				stack = append(stack, fn)

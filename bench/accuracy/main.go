@@ -1,7 +1,7 @@
 // Accuracy compares what hbtrace says with what programs know of themselves: CPU time by function, waits, allocations. CPU
 // time is recorded by perf in the very same run, so that both are held to one truth. Run it from the repository:
 //
-//	go run ./bench/accuracy [-rounds 5] [-cpu 4s] [-fp] [-o DIR] [-stops 1000] [-only NAME] [cpu|blocked|alloc|stacks|durations …]
+//	go run ./bench/accuracy [-rounds 5] [-cpu 4s] [-fp] [-perf dwarf] [-how] [-o DIR] [-stops 1000] [-only NAME] [cpu|blocked|alloc|stacks|durations …]
 //
 // Rounds of a scenario are summed up before they are compared: an error of the method stays, that of too few samples
 // shrinks. What each round gave is in a file beside.
@@ -28,8 +28,10 @@ type bench struct {
 	freq    int           // samples a second, hbtrace's as perf's
 	dir     string
 	hbtrace string
+	perf    string // how perf takes stacks in the same run: perfModes
 	fp      bool   // programs are built with frame pointers
 	only    string // scenario or program
+	how     bool   // CPU time also by how it was noticed
 	stops   int    // of each program whose stacks are compared
 }
 
@@ -42,8 +44,14 @@ func main() {
 	flag.StringVar(&b.hbtrace, "hbtrace", "", "the hbtrace to measure (default: built from this tree)")
 	flag.BoolVar(&b.fp, "fp", false, "build the programs with frame pointers, which perf record -g needs")
 	flag.StringVar(&b.only, "only", "", "one scenario or program of a part alone")
+	flag.StringVar(&b.perf, "perf", "fp", "perf record in the same run: fp or dwarf (--call-graph), plain (no stacks), or none")
+	flag.BoolVar(&b.how, "how", false, "of CPU time also the split by how samples came about")
 	flag.IntVar(&b.stops, "stops", 1000, "stacks compared of each program")
 	flag.Parse()
+	if _, ok := perfModes[b.perf]; !ok {
+		fmt.Fprintf(os.Stderr, "accuracy: -perf %s: give fp, dwarf, plain or none\n", b.perf)
+		os.Exit(2)
+	}
 	if err := b.run(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "accuracy:", err)
 		os.Exit(1)
