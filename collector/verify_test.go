@@ -247,19 +247,24 @@ func encode(r segment.Ready) []byte {
 
 // A peer that takes the segment and says nothing does not hold up the end of the session.
 func TestServerEndsInSpiteOfSilentPeers(t *testing.T) {
-	s, got := serve(t, testSegment(t), os.Geteuid())
-	for range 3 {
-		_, _, fd := dial(t, s)
-		unix.Close(fd)
+	for attempt := range 3 {
+		s, got := serve(t, testSegment(t), os.Geteuid())
+		for range 3 {
+			_, _, fd := dial(t, s)
+			unix.Close(fd)
+		}
+		begun := time.Now()
+		s.close()
+		took := time.Since(begun)
+		if len(got.refused) != 3 {
+			t.Errorf("refused %q", got.refused)
+		}
+		if took <= readyLimit/2 {
+			return
+		}
+		t.Logf("attempt %d took %v: the machine's doing, unless each one does", attempt, took)
 	}
-	begun := time.Now()
-	s.close()
-	if took := time.Since(begun); took > readyLimit/2 {
-		t.Errorf("took %v", took)
-	}
-	if len(got.refused) != 3 {
-		t.Errorf("refused %q", got.refused)
-	}
+	t.Error("the end waits for peers that say nothing")
 }
 
 // Another user is not given the session, whatever it sends.

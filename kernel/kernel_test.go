@@ -139,7 +139,7 @@ func TestMain(m *testing.M) {
 	}
 	id, _ := info.ID()
 	fmt.Println(uint32(id))
-	time.Sleep(time.Minute)
+	time.Sleep(10 * time.Minute)
 	tr.Close()
 }
 

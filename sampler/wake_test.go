@@ -67,7 +67,7 @@ func TestWakes(t *testing.T) {
 		seg.Header().NextProcUID.Add(1)
 		select {
 		case <-s.Wakes():
-		case <-time.After(30 * time.Second):
+		case <-time.After(3 * time.Minute):
 			t.Fatalf("not woken for process %d", i)
 		}
 		if s.ctl.head.asleep.Load() != 0 {

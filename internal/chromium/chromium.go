@@ -101,7 +101,7 @@ func Start(t testing.TB) *Browser {
 		go func() { cmd.Wait(); close(ended) }()
 		select {
 		case <-ended:
-		case <-time.After(20 * time.Second):
+		case <-time.After(limit):
 			cmd.Process.Kill()
 			<-ended
 		}

@@ -21,13 +21,13 @@ import (
 
 func demo(t *testing.T) string { return testprog.BuildFile(t, "../../examples/demo/demo.c", "-O2") }
 
-// recordedFor waits until a process has been running for d.
-func recordedFor(d time.Duration) { time.Sleep(d) } // the moment is the test's input, nothing depends on it being exact
+// recordedFor waits for d: the moment is the test's input, and nothing may depend on its being exact.
+func recordedFor(d time.Duration) { time.Sleep(d) }
 
 func TestTargetKilled(t *testing.T) {
 	s := start(t, testprog.Command{Args: []string{demo(t), "60"}})
-	pid := s.target(t, "demo")
-	recordedFor(1200 * time.Millisecond)
+	pid := s.demoAtWork(t)
+	recordedFor(2 * time.Second) // twice what has to be there
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -63,10 +63,10 @@ func checkSpan(t *testing.T, r recording, least time.Duration) {
 }
 
 func TestCollectorKilled(t *testing.T) {
-	c := testprog.Command{Args: []string{demo(t), "4"}}
+	c := testprog.Command{Args: []string{demo(t), "6"}}
 	s := start(t, c)
-	s.target(t, "demo")
-	recordedFor(2500 * time.Millisecond)
+	s.demoAtWork(t)
+	recordedFor(3 * time.Second) // twice what has to be there
 	if err := s.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +106,7 @@ func TestInterrupt(t *testing.T) {
 				m, _ := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(s.prefix)), "*", "up"))
 				return len(m) > 0
 			}
-			for deadline := time.Now().Add(20 * time.Second); !up() && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-			}
+			await(t, "the program is up", up)
 			if err := s.Signal(c.sig); err != nil {
 				t.Fatal(err)
 			}
@@ -177,20 +176,27 @@ func TestOrdinaryUser(t *testing.T) {
 }
 
 func TestDuration(t *testing.T) {
-	begun := time.Now()
-	s := start(t, testprog.Command{Args: []string{demo(t), "3"}}, "-d", "800ms")
-	res := s.finish(t)
-	if !bytes.HasPrefix(res.Stdout, []byte("served ")) || res.Status() != 0 {
-		t.Errorf("the program does not go on to its end: %v", res)
+	for attempt := range 4 {
+		begun := time.Now()
+		s := start(t, testprog.Command{Args: []string{demo(t), "3"}}, "-d", "800ms")
+		res := s.finish(t)
+		if !bytes.HasPrefix(res.Stdout, []byte("served ")) || res.Status() != 0 {
+			t.Errorf("the program does not go on to its end: %v", res)
+		}
+		if took := time.Since(begun); took < 2900*time.Millisecond {
+			t.Errorf("all was over after %v", took)
+		}
+		r := s.open(t)
+		span := time.Duration(r.Meta().EndNs - r.Meta().StartNs)
+		if span < 700*time.Millisecond {
+			t.Errorf("recorded for %v, asked for 800ms", span)
+		}
+		if span <= 2*time.Second {
+			return
+		}
+		t.Logf("attempt %d: recorded for %v, asked for 800ms: the machine was late, unless it always is", attempt, span)
 	}
-	if took := time.Since(begun); took < 2900*time.Millisecond {
-		t.Errorf("all was over after %v", took)
-	}
-	r := s.open(t)
-	span := time.Duration(r.Meta().EndNs - r.Meta().StartNs)
-	if span < 700*time.Millisecond || span > 2*time.Second {
-		t.Errorf("recorded for %v, asked for 800ms", span)
-	}
+	t.Error("recorded for more than twice what was asked for, each time")
 }
 
 // TestBadInput: what cannot be run or read is one clear line and status 125.

@@ -56,7 +56,7 @@ func showings() []showing {
 
 // What one look at a recording of a few 10 kB may cost at most: limits against runaways, not measurements.
 const (
-	mostTime  = 10 * time.Second
+	mostTime  = time.Minute
 	mostBytes = 256 << 20
 )
 

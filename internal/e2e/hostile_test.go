@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hbtrace/hbtrace/internal/testprog"
 	"github.com/hbtrace/hbtrace/internal/validate"
 	"github.com/hbtrace/hbtrace/tracefile"
@@ -23,21 +25,32 @@ import (
 // samplersOf waits for a session's sampler: the process that the recorder waits for, and the copy of it that does the work.
 func (s *session) samplersOf(t *testing.T) (waits, works int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	waits, works = s.samplersIfAny(t)
+	if works == 0 {
+		t.Fatalf("no sampler: %v", s.Wait(t))
+	}
+	return waits, works
+}
+
+// samplersIfAny is samplersOf, or 0 when all have ended before they were seen.
+func (s *session) samplersIfAny(t *testing.T) (waits, works int) {
+	t.Helper()
+	await(t, "a sampler", func() bool {
 		var pids []int
-		for _, pid := range s.Descendants() {
+		all := s.Descendants()
+		for _, pid := range all {
 			if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && bytes.HasPrefix(line, []byte("hbtrace\x00__sampler\x00")) {
 				pids = append(pids, pid)
 			}
 		}
 		for _, pid := range pids {
 			if i := slices.Index(pids, parentOf(pid)); i >= 0 {
-				return pids[i], pid
+				waits, works = pids[i], pid
 			}
 		}
-	}
-	t.Fatal("no sampler")
-	return 0, 0
+		return works != 0 || len(all) == 0
+	})
+	return waits, works
 }
 
 func (s *session) samplerOf(t *testing.T) int {
@@ -47,7 +60,7 @@ func (s *session) samplerOf(t *testing.T) int {
 }
 
 func parentOf(pid int) (ppid int) {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // it may have ended
 	fmt.Sscanf(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " %c %d", new(rune), &ppid)
 	return ppid
 }
@@ -65,16 +78,21 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			var pid int
 			switch who {
 			case "target":
-				pid = s.target(t, "demo")
+				pid = s.targetIfAny(t, "demo")
 			case "sampler":
-				waits, works := s.samplersOf(t)
+				waits, works := s.samplersIfAny(t)
 				pid = []int{waits, works}[i/3%2]
 			case "recorder":
-				s.target(t, "demo")
+				s.targetIfAny(t, "demo")
 				pid = s.PID()
 			}
-			recordedFor(after)
-			killed := syscall.Kill(pid, syscall.SIGKILL) == nil
+			killed := false
+			if fd, err := unix.PidfdOpen(pid, 0); err == nil { // it may end meanwhile, and somebody else have its number
+				recordedFor(after)
+				killed = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
+				unix.Close(fd)
+			}
+			t.Logf("killed: %v", killed)
 			res := s.finish(t)
 			served := bytes.HasPrefix(res.Stdout, []byte("served ")) && bytes.HasSuffix(res.Stdout, []byte("ledger\n"))
 			if !served && (who != "target" || !killed) {
@@ -101,27 +119,34 @@ func TestStopped(t *testing.T) {
 	exe := demo(t)
 	for _, who := range []string{"target", "sampler", "recorder"} {
 		t.Run(who, func(t *testing.T) {
-			s := start(t, testprog.Command{Args: []string{exe, "1"}})
-			pid := s.target(t, "demo")
-			switch who {
-			case "sampler":
-				pid = s.samplerOf(t)
-			case "recorder":
-				pid = s.PID()
+			for _, seconds := range []string{"1", "10", "60"} {
+				s := start(t, testprog.Command{Args: []string{exe, seconds}})
+				target := s.demoAtWork(t)
+				pid := target
+				switch who {
+				case "sampler":
+					_, pid = s.samplersIfAny(t)
+				case "recorder":
+					pid = s.PID()
+				}
+				recordedFor(300 * time.Millisecond)
+				at := state(target)
+				stopped := pid != 0 && syscall.Kill(pid, syscall.SIGSTOP) == nil
+				recordedFor(500 * time.Millisecond)
+				if stopped {
+					stopped = syscall.Kill(pid, syscall.SIGCONT) == nil
+				}
+				res := s.finish(t)
+				if res.Status() != 0 || !bytes.HasPrefix(res.Stdout, []byte("served ")) {
+					t.Errorf("got %v", res)
+				}
+				s.open(t)
+				if stopped && at != "gone" && at != "Z" {
+					return
+				}
+				t.Logf("once more: the program was over after its %s s before the %s could be stopped", seconds, who)
 			}
-			recordedFor(300 * time.Millisecond)
-			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
-			recordedFor(500 * time.Millisecond)
-			if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
-			res := s.finish(t)
-			if res.Status() != 0 || !bytes.HasPrefix(res.Stdout, []byte("served ")) {
-				t.Errorf("got %v", res)
-			}
-			s.open(t)
+			t.Error("the program is always over before anybody can be stopped")
 		})
 	}
 }
@@ -250,7 +275,7 @@ func TestInterruptOfBackgroundJob(t *testing.T) {
 	script := `import signal, sys, time
 signal.signal(signal.SIGINT, lambda *a: sys.exit(3))
 open(sys.argv[1], "w").close()
-time.sleep(20)`
+time.sleep(300)`
 	out, err := exec.Command(bash, "-c", `"$@" & p=$!; until [ -e "$0" ]; do sleep 0.02; done; kill -INT $p; wait $p; echo $?`,
 		up, testprog.Hbtrace(t), "run", "-q", "-o", filepath.Join(t.TempDir(), "rec"), "--", python, "-c", script, up).CombinedOutput()
 	if string(out) != "3\n" || err != nil {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hbtrace/hbtrace/internal/testprog"
 )
@@ -179,16 +178,13 @@ func TestPostgres(t *testing.T) {
 	}
 	s := startAt(t, filepath.Join(dir, "rec"), testprog.Command{Args: []string{filepath.Join(bin, "postgres"), "-D", data, "-k", dir,
 		"-c", "listen_addresses=", "-c", "fsync=off"}, Env: env, Dir: dir, Cred: as})
-	for deadline := time.Now().Add(20 * time.Second); run("pg_isready", "-q", "-h", dir, "-U", "me", "-d", "postgres").Status() != 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("postgres does not become ready")
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	await(t, "postgres is ready", func() bool {
+		return run("pg_isready", "-q", "-h", dir, "-U", "me", "-d", "postgres").Status() == 0
+	})
 	if res := run("pgbench", "-h", dir, "-U", "me", "-i", "-q", "postgres"); res.Status() != 0 {
 		t.Fatalf("pgbench -i: %v", res)
 	}
-	res := run("pgbench", "-h", dir, "-U", "me", "-c", "4", "-j", "2", "-T", "2", "postgres")
+	res := run("pgbench", "-h", dir, "-U", "me", "-c", "4", "-j", "2", "-t", "300", "postgres")
 	if res.Status() != 0 || !strings.Contains(string(res.Stdout), "number of failed transactions: 0 ") {
 		t.Errorf("pgbench: %v", res)
 	}

@@ -6,6 +6,7 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -242,46 +243,84 @@ func (r recording) threadsNamed(name string) int {
 	return n
 }
 
-// freePort finds a TCP port on loopback that nobody listens on.
+// freePort finds a TCP port on loopback that nobody listens on, below those that kernels give to clients: none is given it until
+// its server has started.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 10000 + rand.IntN(20000)
+		l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no TCP port is free")
+	return 0
+}
+
+// await polls until something holds, for minutes: it does not hold at all where it takes so long.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within three minutes: %s", what)
+		}
+	}
 }
 
 // waitPort waits until something listens on a port of loopback.
 func waitPort(t *testing.T, s *session, port int) {
 	t.Helper()
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	await(t, "somebody listens on "+addr, func() bool {
 		c, err := net.Dial("tcp4", addr)
 		if err == nil {
 			c.Close()
-			return
+			return true
 		}
 		if len(s.Descendants()) == 0 {
 			t.Fatalf("the server ended before it listened on %s: %v", addr, s.Wait(t))
 		}
-	}
-	t.Fatalf("nothing listens on %s", addr)
+		return false
+	})
 }
 
 // target is the pid of the recorded process whose executable has this base name.
 func (s *session) target(t *testing.T, exe string) int {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		for _, pid := range s.Descendants() {
+	pid := s.targetIfAny(t, exe)
+	if pid == 0 {
+		t.Fatalf("no process of %s: %v", exe, s.Wait(t))
+	}
+	return pid
+}
+
+// targetIfAny is target, or 0 when all have ended before it was seen.
+func (s *session) targetIfAny(t *testing.T, exe string) (found int) {
+	t.Helper()
+	await(t, "a process of "+exe, func() bool {
+		pids := s.Descendants()
+		for _, pid := range pids {
 			if link, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && filepath.Base(link) == exe {
-				return pid
+				found = pid
 			}
 		}
-	}
-	t.Fatalf("no process of %s", exe)
-	return 0
+		return found != 0 || len(pids) == 0
+	})
+	return found
+}
+
+// demoAtWork is the pid of a recorded demo that has all its threads.
+func (s *session) demoAtWork(t *testing.T) int {
+	t.Helper()
+	const threads = 9 // main, two chefs, four waiters, the refresher, the accountant
+	pid := s.target(t, "demo")
+	await(t, "the demo's threads", func() bool {
+		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		return err != nil || len(tasks) == threads
+	})
+	return pid
 }
 
 // terminate asks hbtrace to end, which must pass it on.

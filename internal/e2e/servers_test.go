@@ -20,7 +20,7 @@ import (
 
 func TestRedis(t *testing.T) {
 	server := testprog.LookPath(t, "redis-server", "redis-server")
-	bench := testprog.LookPath(t, "redis-benchmark", "redis-tools")
+	bench, cli := testprog.LookPath(t, "redis-benchmark", "redis-tools"), testprog.LookPath(t, "redis-cli", "redis-tools")
 	port := freePort(t)
 	s := start(t, testprog.Command{Args: []string{server, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
 		"--daemonize", "no", "--dir", t.TempDir()}})
@@ -38,6 +38,10 @@ func TestRedis(t *testing.T) {
 	fmt.Fprintf(c, "SET answer 42\r\nGET answer\r\nBGSAVE\r\nQUIT\r\n")
 	reply, err := io.ReadAll(c)
 	c.Close()
+	await(t, "redis has saved", func() bool { // or it would kill its child, perhaps before that has run at all
+		out, err := exec.Command(cli, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "info", "persistence").Output()
+		return err == nil && strings.Contains(string(out), "rdb_bgsave_in_progress:0")
+	})
 	if err != nil || !strings.HasPrefix(string(reply), "+OK\r\n$2\r\n42\r\n") {
 		t.Errorf("redis replied %q (%v)", reply, err)
 	}
@@ -166,7 +170,8 @@ http {
 			t.Fatal(err)
 		}
 	}
-	s := start(t, testprog.Command{Args: []string{server, "-p", dir, "-c", filepath.Join(dir, "nginx.conf")}})
+	// Often, for the shares below: the load is for a time, and on a busy machine there is little of it.
+	s := start(t, testprog.Command{Args: []string{server, "-p", dir, "-c", filepath.Join(dir, "nginx.conf")}}, "-F", "999")
 	waitPort(t, s, port)
 	url := fmt.Sprintf("http://127.0.0.1:%d/", port)
 	get := func(path string) string {
@@ -186,7 +191,7 @@ http {
 	if got := get("/index.html"); got != html {
 		t.Errorf("nginx served %d bytes of index.html, want %d", len(got), len(html))
 	}
-	out, err := exec.Command(wrk, "-d", "2s", "-t", "1", "-c", "16", "-H", "Accept-Encoding: gzip", url+"index.html").CombinedOutput()
+	out, err := exec.Command(wrk, "-d", "2s", "--timeout", "2m", "-t", "1", "-c", "16", "-H", "Accept-Encoding: gzip", url+"index.html").CombinedOutput()
 	if err != nil || strings.Contains(string(out), "Socket errors") || strings.Contains(string(out), "Non-2xx") {
 		t.Errorf("wrk: %v\n%s", err, out)
 	}

@@ -25,7 +25,7 @@ type Command struct {
 	Env   []string // nil: this process's
 	Stdin []byte   // nil: /dev/null
 	Dir   string
-	Limit time.Duration // 0: one minute; then everything is dumped and killed
+	Limit time.Duration // 0: five minutes; then everything is dumped and killed
 	Cred  *syscall.Credential
 	// Mark is the value of the environment variable that finds this command's processes, however they were
 	// orphaned; "" makes one up. Two commands whose output is to be compared take the same.
@@ -110,7 +110,7 @@ func Start(t testing.TB, c Command) *Running {
 	}
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: c.Cred}
-	r.cmd.WaitDelay = 10 * time.Second // a descendant that keeps the output open
+	r.cmd.WaitDelay = time.Minute // a descendant that keeps the output open
 	r.started = time.Now()
 	if err := r.cmd.Start(); err != nil {
 		t.Fatalf("testprog: starting %s: %v", strings.Join(c.Args, " "), err)
@@ -159,10 +159,10 @@ func Run(t testing.TB, c Command) Result {
 }
 
 // Left lists the living processes that came of the command with this mark, or are in process group pgid, after
-// giving those that are just ending up to three seconds.
+// giving those that are just ending up to a minute.
 func Left(mark string, pgid int) []string {
 	var left []string
-	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		left = left[:0]
 		for _, pid := range find(mark, pgid) {
 			cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))

@@ -10,7 +10,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static sem_t never;
 static int pipefd[2];
-static int cleaned, entered, sent;
+static int cleaned, sent;
+static pid_t entered; /* who is about to call what it is to be cancelled in */
 
 static void note(void *arg) {
   cleaned++;
@@ -18,7 +19,7 @@ static void note(void *arg) {
     CHECK_RC(pthread_mutex_unlock(arg), 0); /* errors if cond_wait did not take it again */
 }
 
-static void enter(void) { __atomic_store_n(&entered, 1, __ATOMIC_RELEASE); }
+static void enter(void) { __atomic_store_n(&entered, gettid(), __ATOMIC_RELEASE); }
 
 #define BLOCKER(name, arg, before, call)  \
   static void *name(void *unused) {       \
@@ -47,10 +48,15 @@ BLOCKER(in_timedcond, &lock, pthread_mutex_lock(&lock),
         struct timespec at = after_ns(CLOCK_REALTIME, 1000000000000); for (;;)
             pthread_cond_timedwait(&cond, &lock, &at))
 
+static void *for_ever(void *unused) {
+  (void)!read(pipefd[0], buf, sizeof buf);
+  return unused;
+}
+
 static void *in_join(void *unused) {
   (void)unused;
   pthread_t t;
-  CHECK_RC(pthread_create(&t, NULL, in_read, NULL), 0);
+  CHECK_RC(pthread_create(&t, NULL, for_ever, NULL), 0);
   pthread_cleanup_push(note, NULL);
   enter();
   int rc = pthread_join(t, NULL); /* the cancel ends the join, the inner thread stays */
@@ -95,7 +101,10 @@ static void cancel_one(const char *name, void *(*body)(void *), int settle_us) {
   CHECK_RC(pthread_create(&t, NULL, body, NULL), 0);
   while (!__atomic_load_n(&entered, __ATOMIC_ACQUIRE))
     usleep(100);
-  usleep((useconds_t)settle_us); /* 0: cancel on the way in; else most probably blocked */
+  if (settle_us) { /* 0: cancel on the way in; else blocked, and for as long */
+    await_asleep(entered);
+    usleep((useconds_t)settle_us);
+  }
   CHECK_RC(pthread_cancel(t), 0);
   __atomic_store_n(&sent, 1, __ATOMIC_RELEASE);
   CHECK_RC(pthread_join(t, &ret), 0);
@@ -132,9 +141,10 @@ int main(void) {
   CHECK_RC(pthread_create(&t, NULL, mutex_is_no_point, NULL), 0);
   while (!__atomic_load_n(&entered, __ATOMIC_ACQUIRE))
     usleep(100);
-  usleep(5000);
+  await_asleep(entered);
   CHECK_RC(pthread_cancel(t), 0);
   usleep(5000);
+  CHECK_RC(pthread_tryjoin_np(t, NULL), EBUSY);
   pthread_mutex_unlock(&lock);
   CHECK_RC(pthread_join(t, &ret), 0);
   CHECK(ret == PTHREAD_CANCELED);

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #endif
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -65,5 +66,42 @@ static inline uint64_t burn_ns(int64_t ns) {
     }
   while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end);
   return x;
+}
+
+/* What stands behind the command's name in /proc/PID/stat; 0 when nobody has this id (any more). No memory is allocated. */
+static inline const char *stat_of(pid_t id, char *buf, size_t bytes) {
+  char path[40];
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)id);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return NULL;
+  ssize_t n = read(fd, buf, bytes - 1);
+  close(fd);
+  if (n <= 0)
+    return NULL;
+  buf[n] = 0;
+  char *end = strrchr(buf, ')');
+  return end ? end + 2 : NULL;
+}
+
+/* Waits until a thread, by gettid(), sleeps, or is gone: whoever says what it calls next is in that call then, however slow the
+ * machine is. */
+static inline void await_asleep(pid_t thread) {
+  char buf[1024];
+  for (const char *s; (s = stat_of(thread, buf, sizeof buf)) && *s != 'S';)
+    usleep(200);
+}
+
+/* Waits until the process has at most this many threads, those included that are just ending and that nobody joins. */
+static inline void await_threads(long most) {
+  char buf[1024];
+  for (;;) {
+    long n = 0;
+    const char *s = stat_of(getpid(), buf, sizeof buf);
+    CHECK(s && sscanf(s, "%*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld", &n) == 1);
+    if (n <= most)
+      return;
+    usleep(1000);
+  }
 }
 #endif

@@ -52,14 +52,7 @@ int main(int argc, char **argv) {
         CHECK(ret == (void *)(intptr_t)id);
     }
   }
-  for (int i = 0; i < 20000; i++) { /* those that are detached */
-    pthread_mutex_lock(&m);
-    long d = done;
-    pthread_mutex_unlock(&m);
-    if (d >= n - cancelled)
-      break;
-    usleep(1000);
-  }
+  await_threads(1); /* those that are detached end, too */
   CHECK(done == n - cancelled);
   printf("%ld threads, %ld cancelled\n", n, cancelled);
   return 0;

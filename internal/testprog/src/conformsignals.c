@@ -54,9 +54,10 @@ static void end(struct pest *p) {
   CHECK_RC(pthread_join(p->self, NULL), 0);
 }
 
-/* Of a minute. The kernel's timer slack may lie on top of what is left when the signal comes at once. */
+/* Of an hour: a loaded machine may take its time with the signal. The kernel's timer slack may lie on top of what is left when it
+ * comes at once. */
 static int nearly_all(const struct timespec *left) {
-  return left->tv_sec >= 50 && left->tv_sec <= 60 && left->tv_nsec >= 0 && left->tv_nsec < 1000000000;
+  return left->tv_sec >= 3000 && left->tv_sec <= 3600 && left->tv_nsec >= 0 && left->tv_nsec < 1000000000;
 }
 
 static void interrupted(void) {
@@ -65,14 +66,14 @@ static void interrupted(void) {
   begin(&p, SIGUSR1);
   char c;
   CHECK(read(fds[0], &c, 1) == -1 && errno == EINTR);
-  CHECK(poll(NULL, 0, 60000) == -1 && errno == EINTR);
-  struct timespec long_time = {60, 0}, left = {0, 0};
+  CHECK(poll(NULL, 0, 3600000) == -1 && errno == EINTR);
+  struct timespec long_time = {3600, 0}, left = {0, 0};
   CHECK(nanosleep(&long_time, &left) == -1 && errno == EINTR);
   CHECK(nearly_all(&left));
   left.tv_sec = 0;
   CHECK_RC(clock_nanosleep(CLOCK_MONOTONIC, 0, &long_time, &left), EINTR);
   CHECK(nearly_all(&left));
-  CHECK(sleep(60) >= 50);
+  CHECK(sleep(3600) >= 3000);
   CHECK(pause() == -1 && errno == EINTR);
   sem_t s;
   sem_init(&s, 0, 0);
@@ -97,7 +98,7 @@ static void restarted(void) {
     CHECK(read(fds[0], &c, 1) == 1); /* restarted until the byte came */
   while (0);
   CHECK(got > 0);
-  CHECK(poll(NULL, 0, 60000) == -1 && errno == EINTR); /* never restarted, whatever the flag */
+  CHECK(poll(NULL, 0, 3600000) == -1 && errno == EINTR); /* never restarted, whatever the flag */
   end(&p);
   CHECK_RC(pthread_join(w, NULL), 0);
 }
@@ -186,7 +187,7 @@ static void masks(void) {
   pthread_sigmask(SIG_SETMASK, NULL, &now);
   CHECK(sigismember(&now, SIGUSR1) == 1);
   CHECK_RC(pthread_kill(pthread_self(), SIGUSR1), 0);
-  struct timespec soon = {5, 0};
+  struct timespec soon = {600, 0}; /* it is pending already */
   CHECK(ppoll(NULL, 0, &soon, &open) == -1 && errno == EINTR && got == 2);
   CHECK_RC(pthread_kill(pthread_self(), SIGUSR1), 0);
   CHECK(pselect(0, NULL, NULL, NULL, &soon, &open) == -1 && errno == EINTR && got == 3);
@@ -256,12 +257,15 @@ static void timers(void) {
     while (sem_wait(&timer_ran) != 0)
       ;
   CHECK(timer_delete(id) == 0);
+  /* Its last expiries may be threads still, with no signal blocked: they would take what is sent to the process. The C library
+   * may keep one for itself. */
+  await_threads(2);
   set(SIGALRM, count, 0);
   got = 0;
   struct sigevent direct = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM};
   direct._sigev_un._tid = (pid_t)syscall(SYS_gettid);
   CHECK(timer_create(CLOCK_THREAD_CPUTIME_ID, &direct, &id) == 0 && timer_settime(id, 0, &at, NULL) == 0);
-  for (int i = 0; i < 200 && got < 3; i++)
+  for (int i = 0; i < 4000 && got < 3; i++)
     burn_ns(5000000); /* its clock runs in ticks of the kernel */
   CHECK(got >= 3 && timer_delete(id) == 0);
 }

@@ -19,6 +19,7 @@ static void *busy(void *arg) {
       pthread_mutex_lock(&m);
       burn_ns(100000);
       pthread_mutex_unlock(&m);
+      burn_ns(100000); /* a handler wants it, too */
     } else
       free(malloc(1000));
   }

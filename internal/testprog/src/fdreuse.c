@@ -13,6 +13,7 @@ static int go[2], to;
 static void *writer(void *arg) {
   char c;
   while (read(go[0], &c, 1) == 1) {
+    await_asleep(getpid()); /* the first thread, in its read */
     usleep(400);
     CHECK(write(to, "x", 1) == 1);
   }
@@ -27,6 +28,7 @@ int main(void) {
   if (child == 0) {
     close(ask[1]);
     while (read(ask[0], &c, 1) == 1) {
+      await_asleep(getppid());
       usleep(900);
       if (write(answer[1], "y", 1) != 1) _exit(1);
     }

@@ -5,6 +5,7 @@ static pthread_rwlock_t rw;
 static long a, b;
 static int inside, most;
 static pthread_barrier_t together;
+static pid_t late;
 
 static void *reader(void *arg) {
   for (int i = 0; i < 400; i++) {
@@ -41,6 +42,14 @@ static void *share(void *arg) {
   return arg;
 }
 
+static void *write_late(void *arg) {
+  __atomic_store_n(&late, gettid(), __ATOMIC_SEQ_CST);
+  CHECK_RC(pthread_rwlock_wrlock(&rw), 0);
+  a++, b++;
+  CHECK_RC(pthread_rwlock_unlock(&rw), 0);
+  return arg;
+}
+
 int main(void) {
   CHECK_RC(pthread_barrier_init(&together, NULL, 2), 0);
   for (int pref = 0; pref < 2; pref++) {
@@ -61,6 +70,17 @@ int main(void) {
       CHECK_RC(pthread_create(&t[i], NULL, share, NULL), 0);
     for (int i = 0; i < 2; i++)
       CHECK_RC(pthread_join(t[i], NULL), 0);
+    late = 0; /* one that waits for certain */
+    CHECK_RC(pthread_rwlock_rdlock(&rw), 0);
+    CHECK_RC(pthread_create(&t[0], NULL, write_late, NULL), 0);
+    while (!__atomic_load_n(&late, __ATOMIC_SEQ_CST))
+      usleep(100);
+    await_asleep(late);
+    usleep(1000);
+    CHECK(a == 400 && b == 400);
+    CHECK_RC(pthread_rwlock_unlock(&rw), 0);
+    CHECK_RC(pthread_join(t[0], NULL), 0);
+    CHECK(a == 401 && b == 401);
     CHECK_RC(pthread_rwlock_destroy(&rw), 0);
   }
   puts("rwlock ok");

@@ -5,6 +5,7 @@
 
 static sem_t s, ready, never;
 static long sum;
+static pid_t waiter;
 
 static void *consumer(void *arg) {
   for (int i = 0; i < 2000; i++) {
@@ -30,6 +31,7 @@ static void *interrupted(void *arg) {
 }
 
 static void *restarted(void *arg) {
+  waiter = gettid();
   sem_post(&ready);
   CHECK(sem_wait(&s) == 0); /* SA_RESTART: goes on waiting until posted */
   return arg;
@@ -80,7 +82,7 @@ int main(void) {
   CHECK_RC(pthread_create(&t[0], NULL, restarted, NULL), 0);
   CHECK(sem_wait(&ready) == 0);
   for (int i = 0; i < 10; i++) {
-    usleep(2000);
+    await_asleep(waiter);
     CHECK_RC(pthread_kill(t[0], SIGUSR1), 0);
   }
   CHECK(sem_post(&s) == 0);

@@ -48,8 +48,8 @@ int main(void) {
       }
   }
   CHECK(counter == BATCHES * BATCH);
-  /* a detached thread may still be in its destructor: give it a bounded while */
-  for (int i = 0; i < 5000 && __atomic_load_n(&destroyed, __ATOMIC_RELAXED) < BATCHES * BATCH; i++)
+  /* a detached thread may still be in its destructor: give it a while, bounded to a minute */
+  for (int i = 0; i < 60000 && __atomic_load_n(&destroyed, __ATOMIC_RELAXED) < BATCHES * BATCH; i++)
     usleep(1000);
   CHECK(destroyed == BATCHES * BATCH);
   printf("%ld threads\n", counter);

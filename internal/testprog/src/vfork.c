@@ -45,7 +45,16 @@ int main(int argc, char **argv) {
     CHECK(waitpid(pid, &st, 0) == pid);
     CHECK(WIFEXITED(st) && WEXITSTATUS(st) == 23);
   }
-  pid_t pid = vfork();
+  pid_t pid = fork();
+  CHECK(pid >= 0);
+  if (pid == 0) { /* one that is waited for, for certain */
+    await_asleep(getppid());
+    usleep(1000);
+    _exit(24);
+  }
+  CHECK(waitpid(pid, &st, 0) == pid);
+  CHECK(WIFEXITED(st) && WEXITSTATUS(st) == 24);
+  pid = vfork();
   CHECK(pid >= 0);
   if (pid == 0) {
     execl("/nonexistent/program", "x", (char *)NULL);
