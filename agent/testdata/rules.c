@@ -76,7 +76,7 @@ static void undisturbed(void) {
   enter(&b, 1);
   CHECK(state() == HB_BLOCKED && !b.passive);
   leave(&b);
-  CHECK(state() == HB_RUNNING && hb_self()->outer_sp == 0 && hb_self()->proxy_depth == 0);
+  CHECK(state() == HB_RUNNING && hb_self()->outer.sp == 0 && hb_self()->proxy_depth == 0);
 }
 
 /* Announced, and pending already while the target has the signal blocked for a moment: taken at the entry, no handler runs. */
@@ -130,11 +130,11 @@ static void nested_and_stale(void) {
   fresh(HB_RUNNING);
   enter(&outer, 1);
   enter(&b, 0);
-  CHECK(b.passive && state() == HB_BLOCKED && hb_self()->outer_sp == (uintptr_t)&frames[1]);
+  CHECK(b.passive && state() == HB_BLOCKED && hb_self()->outer.sp == (uintptr_t)&frames[1]);
   leave(&b);
-  CHECK(state() == HB_BLOCKED && hb_self()->outer_sp == (uintptr_t)&frames[1] && hb_self()->proxy_depth == 1);
+  CHECK(state() == HB_BLOCKED && hb_self()->outer.sp == (uintptr_t)&frames[1] && hb_self()->proxy_depth == 1);
   enter(&b, 2); /* a siglongjmp left `outer` */
-  CHECK(!b.passive && state() == HB_BLOCKED && hb_self()->outer_sp == (uintptr_t)&frames[2] && hb_self()->proxy_depth == 1);
+  CHECK(!b.passive && state() == HB_BLOCKED && hb_self()->outer.sp == (uintptr_t)&frames[2] && hb_self()->proxy_depth == 1);
   leave(&b);
   CHECK(state() == HB_RUNNING && hb_self()->proxy_depth == 0);
 }
