@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hbtrace/hbtrace/internal/perfettotest"
@@ -19,9 +21,34 @@ func TestKernel(t *testing.T) {
 		t.Skipf("needs the kernel's scheduling events: %v", err)
 	}
 	exe := testprog.BuildFile(t, "../../bench/locks/src/truth.c")
-	s := start(t, testprog.Command{Args: []string{exe, "chain", "10", filepath.Join(t.TempDir(), "truth")}}, "--kernel", "on")
-	if r := s.finish(t); r.Code != 0 {
-		t.Fatalf("exit %d: %s", r.Code, r.Stderr)
+	// Whether threads meet at the locks is the machine's doing: of 40 waits there are fewer where it is busy. The program knows.
+	var s *session
+	long := 0
+	for try := 0; long < 10; try++ {
+		if try == 5 {
+			t.Fatalf("the program waited %d times only for 2 ms or more", long)
+		}
+		truth := filepath.Join(t.TempDir(), "truth")
+		s = start(t, testprog.Command{Args: []string{exe, "chain", "10", truth}}, "--kernel", "on")
+		if r := s.finish(t); r.Code != 0 {
+			t.Fatalf("exit %d: %s", r.Code, r.Stderr)
+		}
+		lines, err := os.ReadFile(truth)
+		if err != nil {
+			t.Fatal(err)
+		}
+		long = 0
+		for line := range strings.Lines(string(lines)) {
+			var name string
+			var tid int
+			var from, to int64
+			if _, err := fmt.Sscan(line, &name, &tid, &from, &to); err != nil {
+				t.Fatalf("truth %q: %v", line, err)
+			}
+			if to-from >= 2e6 {
+				long++
+			}
+		}
 	}
 	r := s.openTrace(t)
 	var waits []trace.Event
@@ -43,8 +70,8 @@ func TestKernel(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if len(waits) < 30 {
-		t.Fatalf("%d waits for mutexes of 1 ms or more, want 40 or nearly", len(waits))
+	if len(waits) < long {
+		t.Fatalf("%d waits for mutexes of 1 ms or more, and the program knows of %d of 2", len(waits), long)
 	}
 	letGo := func(w trace.Event) trace.Ns {
 		if w.Release != 0 {
