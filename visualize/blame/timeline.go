@@ -61,11 +61,14 @@ type timeline struct {
 	forgotten trace.Ns // what ended before
 	// After sort: where a thread's begin and end. Waits and calls of a thread are in the order of their starts.
 	ofThread, samplesOf, offsOf map[trace.ThreadID]span
-	spare                       struct { // room for the next sort
-		intervals []interval
-		samples   []sample
-		offs      []off
-	}
+	spare                       spare
+}
+
+// spare is room for the next sort.
+type spare struct {
+	intervals []interval
+	samples   []sample
+	offs      []off
 }
 
 // Add takes the next stored event.

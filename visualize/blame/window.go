@@ -4,6 +4,7 @@
 package blame
 
 import (
+	"math"
 	"slices"
 
 	"github.com/hbtrace/hbtrace/trace"
@@ -75,6 +76,9 @@ func (l *timeline) quantiles() (half, most trace.Ns) {
 // look follows the waits that ended until a time and were not followed before.
 func (a *Analyser) look(until trace.Ns) {
 	a.line.sort()
+	if until == math.MaxInt64 { // the last time
+		a.line.spare = spare{}
+	}
 	a.holds = map[Object]*holds{}
 	a.findHolds()
 	a.walk.steps = 0
