@@ -56,6 +56,15 @@ static inline uint64_t hb_cycles(void) {
   return v;
 }
 
+/* Nothing in the registers tells that a system call has just returned. */
+static inline int hb_ucontext_after_syscall(const void *uc) {
+  (void)uc;
+  return 0;
+}
+
+/* No register tells the CPU: UINT32_MAX. */
+static inline uint32_t hb_cpu(void) { return UINT32_MAX; }
+
 /* Near the upper end of the stack that the library made for the thread. signal-safe */
 static inline uintptr_t hb_thread_pointer(void) {
   uintptr_t tp;

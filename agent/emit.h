@@ -161,7 +161,7 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
                            uint32_t rec_flags) {
   if (!t->local || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return;
   if (t->busy) {
-    t->deferred = ask;
+    t->deferred = ask | rec_flags << 8;
     return;
   }
   if (ask == HB_ASK_PERIODIC && !(rec_flags & HB_RECF_CONSUMED)) {
@@ -177,15 +177,16 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
   hb_emit_sample(t, HB_SAMPLE_GAP, hook, 0, uc, frame, rec_flags);
 }
 
-/* A signal fell into our own section. That says nothing of where the program works: sections begin when the tick moves,
- * and so do signals. So it only passes points, as the call's entry does. hook path */
-static HB_NOINLINE void hb_deferred(struct hb_tls *t, const void *frame) {
-  uint32_t ask = t->deferred;
+/* A signal fell into our own section. at_random: the section has nothing to do with when signals are sent, so the call that it serves is
+ * met in it as any other place is. Others begin when the tick moves, and so do signals: that one of them was met says nothing of where the
+ * program works, and the sample only passes points, as the call's entry does. hook path */
+static HB_NOINLINE void hb_deferred(struct hb_tls *t, int at_random, const void *frame) {
+  uint32_t ask = t->deferred & 255, flags = t->deferred >> 8;
   t->deferred = 0;
   if (!t->local || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return;
   if (ask == HB_ASK_PERIODIC) {
     uint64_t cpu = hb_thread_cpu_ns(), weight = hb_points_pass(t, cpu, hb_stamp());
-    hb_emit_cpu(t, 0, t->left_pc, NULL, frame, HB_RECF_CONSUMED, cpu, weight);
+    hb_emit_cpu(t, 0, t->left_pc, NULL, frame, at_random ? flags : HB_RECF_CONSUMED, cpu, weight);
   } else {
     hb_take_sample(t, ask, 0, NULL, frame, 0);
   }
@@ -224,6 +225,14 @@ static HB_NOINLINE void hb_sample_inside(struct hb_tls *t, uint32_t hook, const 
   t->left_stamp = hb_stamp(); /* what that took is no part of the run of work that begins */
 }
 
+/* Is a signal of the sampler's on its way, and about to be here? It brings the thread's sample for this tick. A section
+ * of ours that began because the tick had moved would meet it, and functions that call hooks often be met less than others. hook path */
+HB_INLINE int hb_signal_comes(const struct hb_tls *t) {
+  if (hb_load_relaxed(&t->slot->state) != HB_SIGNALLED) return 0;
+  uint64_t asked = hb_load_relaxed(&t->slot->asked_ns);
+  return hb_now_ns() - asked < HB_PROMPT_NS; /* not one that the target has blocked behind our back */
+}
+
 /* Sample at a hook: the first one in a new tick, or on entering a parking call. hook path */
 static HB_NOINLINE void hb_sample_hook(struct hb_tls *t, uint32_t kind, uint32_t hook, uint64_t object,
                                        const void *frame) {
@@ -232,13 +241,13 @@ static HB_NOINLINE void hb_sample_hook(struct hb_tls *t, uint32_t kind, uint32_t
     return;
   }
   hb_publish_counters(t, t->slot);
-  if (!hb_load_relaxed(&hb.header->recording)) {
+  if (!hb_load_relaxed(&hb.header->recording) || (kind == HB_SAMPLE_SYNC && hb_signal_comes(t))) {
     t->tick = hb_load_relaxed(&hb.header->tick);
     return;
   }
   if (HB_UNLIKELY(!hb_signalled(t)) && hb_point_near(t, hb_stamp()) && hb_sample_point(t, hook, 0, frame)) return;
   hb_emit_sample(t, kind, hook, object, NULL, frame, 0);
-  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, frame);
+  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, 0, frame);
 }
 
 /* The gate: has the tick moved since this thread's last sample? One load, one compare. hook path */
@@ -277,7 +286,7 @@ static HB_NOINLINE void hb_emit_interval(struct hb_tls *t, const struct hb_inter
   hb_store_relaxed(&t->slot->last_tick, t->tick);
   hb_publish_counters(t, t->slot);
   hb_end(t);
-  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, frame);
+  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, 0, frame);
 }
 
 /* The outermost proxied call is being left without its wrapper: by an exception, a cancellation or a jump. Its frame is
@@ -344,7 +353,7 @@ static HB_NOINLINE void hb_emit_release(struct hb_tls *t, uint32_t hook, uint32_
     hb_put(t, &r.rec, sizeof r, NULL, 0);
   }
   hb_end(t);
-  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, frame);
+  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, 0, frame);
 }
 
 #endif

@@ -59,7 +59,7 @@ struct hb_tls {
   uint32_t uid;
   uint32_t epoch;       /* of the process that this state was made in: a fork child's is newer */
   uint32_t busy;        /* in the agent's own capture or emission; a signal then defers */
-  uint32_t deferred;    /* HB_ASK_* that a signal could not sample because of busy */
+  uint32_t deferred;    /* HB_ASK_* that a signal could not sample because of busy, and its HB_RECF_* << 8 */
   uint32_t flags;       /* HB_TLS_* */
   uint32_t subbuf;      /* where the last record went */
   uint32_t holds;       /* 1 + sub-buffer whose lock this thread holds; 0 none */

@@ -45,9 +45,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "ad6128b678e2c8438c4592b51eb270293a182ef6d2c0da4971971ae08479210f",
+	sourcesSHA256: "271c2765671096ff3507dab16c36af05d11f69d66a2f9c7d6edd28e5d1820544",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "f7cc3b7a6bf220b11b2bf79c6d83fe17eddc36add3616152e700a2ba9522d066",
+		"agent/hbagent_linux_amd64.so": "f6caa6a77d5ecdbd13a46204f51d13b8c783d93353841aa3e9092c92e977efe5",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

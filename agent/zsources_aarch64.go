@@ -43,8 +43,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "7e8684831241174a91fc7b2f34b769cb8818e3dccc18d3e3a3a0b9d216ad787e",
+	sourcesSHA256: "ff5f2f637b3da4f95c4c62b7531ed16cbef0d7b75276b18a6a339cee1c2e638b",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "8b384e8987d244893082c2cd405fd17b4c7470f4cf88aed6fb47af48cbf45d1f",
+		"agent/hbagent_linux_arm64.so": "6dc5189538cc27a6fd65b53fcd39f353150032d04d8c419d19165992228bee83",
 	},
 }

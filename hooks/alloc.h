@@ -100,7 +100,7 @@ static void hb_emit_alloc(struct hb_tls *t, uint32_t hook, uint64_t addr, uint64
   hb_store_relaxed(&t->slot->last_tick, t->tick);
   hb_publish_counters(t, t->slot);
   hb_end(t);
-  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, frame);
+  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, 1, frame);
 }
 
 /* A sampled address is free, or about to be. hook path */

@@ -106,7 +106,7 @@ static HB_NOINLINE struct hb_hold *hb_hold_begin(struct hb_tls *t, uint32_t hook
     else h->last.depth = 0;
   }
   hb_end(t);
-  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, frame);
+  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, 0, frame);
   return e;
 }
 

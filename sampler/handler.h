@@ -15,7 +15,6 @@
 #include "agent/thread.h"
 #include "syscallproxy/proxy.h"
 
-#define HB_PROMPT_NS 50000 /* a signal to a thread on a CPU takes 5 to 20 us in a virtual machine */
 #define HB_SA_SIGINFO 4ul
 #define HB_SA_ONSTACK 0x08000000ul
 #define HB_SA_RESTART 0x10000000ul
@@ -41,6 +40,19 @@ static void hb_chain(int sig, struct hb_siginfo *info, void *uc) {
     ((void (*)(int))h)(sig);
 }
 
+/* What is known of how a signal that took `flight` ns met its thread: HB_RECF_*.
+ *
+ * One to another CPU is an interrupt some microseconds later, and meets its thread wherever that is then. But the kernel looks for signals
+ * at the end of each system call as well, and so takes there what is still on its way: of functions that work for 100 us and read a
+ * clock, one signal in ten names the clock. Only a thread that the sampler itself interrupted by waking up on its CPU is met at the end of system calls as
+ * often as it is inside them. Preemption is put off to there, too, and by the same means. visualize/weigh makes of it what it can. */
+static uint32_t hb_arrived_how(const struct hb_thread *s, uint64_t flight, const void *uc) {
+  uint32_t flags = hb_ucontext_after_syscall(uc) ? HB_RECF_AFTER_SYSCALL : 0u;
+  if (flight > HB_PROMPT_NS) return flags | HB_RECF_STALE;
+  uint32_t cpu = hb_load_relaxed(&s->asked_cpu);
+  return flags | (cpu && cpu == hb_cpu() + 1 ? HB_RECF_SAME_CPU : 0u);
+}
+
 /* signal-safe; all signals are masked while it runs */
 static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
   struct hb_tls *t = hb_self();
@@ -56,10 +68,7 @@ static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
     HB_COUNT(signals_stray);
     return;
   }
-  /* A thread that was preempted in between was so at the end of a system call, more often than not: the kernel puts
-   * preemption off to there. Where it stands says little of where it works. */
-  uint64_t asked = hb_load_relaxed(&s->asked_ns), now = hb_now_ns();
-  hb_take_sample(t, hb_load_relaxed(&s->ask), 0, uc, NULL, now - asked > HB_PROMPT_NS && now > asked ? HB_RECF_STALE : 0u);
+  hb_take_sample(t, hb_load_relaxed(&s->ask), 0, uc, NULL, hb_arrived_how(s, hb_now_ns() - hb_load_relaxed(&s->asked_ns), uc));
   hb_store_release(&s->state, (uint32_t)HB_RUNNING);
 }
 

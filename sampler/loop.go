@@ -73,7 +73,6 @@ func (l *loop) run() {
 		}
 		woke := clockNs()
 		l.now, l.tick = woke, uint64(woke/l.tickNs)
-		l.head.Tick.Store(l.tick)
 		h.ticks.Add(1)
 		if late := woke - wanted; late > 0 {
 			h.lateNs.Add(uint64(late))
@@ -85,6 +84,8 @@ func (l *loop) run() {
 		if l.sampling && l.head.Recording.Load() != 0 {
 			l.lookAtAll()
 		}
+		// Behind the signals: a thread that takes its sample for the new tick at a hook does so without one on its way.
+		l.head.Tick.Store(l.tick)
 		l.wakeCollector()
 		step = l.step()
 		end := clockNs()

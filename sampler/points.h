@@ -20,6 +20,7 @@
 #include "agent/state.h"
 
 #define HB_SHORT_RUN_NS 4000 /* less than the shortest flight of a signal to another CPU: 5 us in a virtual machine */
+#define HB_PROMPT_NS 50000 /* a signal to a thread on a CPU takes 5 to 20 us in a virtual machine */
 #define HB_POINT_MET 0 /* bound: pass by the next hook in any case, a signal has been taken in this run of work */
 #define HB_POINT_NEVER (UINT64_MAX / 4) /* stamps from now */
 

@@ -3,6 +3,7 @@ package sampler
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"syscall"
@@ -90,6 +91,13 @@ func saysWchan() bool {
 	<-done
 	unix.Close(ends[0])
 	return told
+}
+
+// currentCPU is the CPU that the caller is on at the moment; MaxUint32 when the kernel does not tell.
+func currentCPU() uint32 {
+	cpu := uint32(math.MaxUint32)
+	syscall.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0)
+	return cpu
 }
 
 // clockNs is CLOCK_MONOTONIC. The runtime reads that clock, too, through the vDSO, but from a beginning of its own.

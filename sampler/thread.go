@@ -222,6 +222,7 @@ func (l *loop) ask(i int, proc uint32, t *thread, s *segment.Thread, p *proc, ki
 	}
 	s.Ask.Store(kind)
 	s.AskedNs.Store(uint64(now))
+	s.AskedCPU.Store(currentCPU() + 1)
 	if !s.State.CompareAndSwap(segment.StateRunning, segment.StateSignalled) {
 		return false // it went into a call
 	}

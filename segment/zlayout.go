@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "bea0ff4a939e14e398e31896cf4851a2092a9f22f7c66a6e1b4b8ce67910bab1"
+const layoutSHA256 = "453954aca0de228e63f2ab330a69ee6e85df478fa2dd807922902e7c1227a026"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -38,6 +38,8 @@ const (
 	RecFlagTimedout        = 4                  // HB_RECF_TIMEDOUT
 	RecFlagFailed          = 8                  // HB_RECF_FAILED
 	RecFlagStale           = 32                 // HB_RECF_STALE
+	RecFlagAfterSyscall    = 2                  // HB_RECF_AFTER_SYSCALL
+	RecFlagSameCPU         = 4                  // HB_RECF_SAME_CPU
 	RecFlagShared          = 128                // HB_RECF_SHARED
 	RecFlagOnly            = 64                 // HB_RECF_ONLY
 	RecFlagAlone           = 16                 // HB_RECF_ALONE
@@ -176,7 +178,9 @@ type Thread struct {
 	State         atomic.Uint32
 	Ask           atomic.Uint32
 	AskedNs       atomic.Uint64
-	Reserved4     [6]atomic.Uint64
+	AskedCPU      atomic.Uint32
+	Reserved5     atomic.Uint32
+	Reserved4     [5]atomic.Uint64
 	UID           atomic.Uint32
 	Proc          atomic.Uint32
 	ProcUID       atomic.Uint32
@@ -900,8 +904,12 @@ var (
 	_ = [unsafe.Sizeof(Thread{}.Ask) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.AskedNs) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Thread{}.AskedNs) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Thread{}.Reserved4) - 16]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Thread{}.Reserved4) - 48]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Thread{}.AskedCPU) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Thread{}.AskedCPU) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Thread{}.Reserved5) - 20]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Thread{}.Reserved5) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Thread{}.Reserved4) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Thread{}.Reserved4) - 40]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.UID) - 64]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Thread{}.UID) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.Proc) - 68]struct{}{} == [0]struct{}{}

@@ -65,6 +65,8 @@ const (
 	FlagNoStack                        // no stack was taken: Stack is 0
 	FlagSameCall                       // the frame at depth Same is the same invocation as the one at that depth before, at another instruction: one span
 	FlagPreempted                      // with FlagLate: a signal that found its thread preempted; Stack is where it stood
+	FlagSyscallEnd                     // KindCPU: a signal that was taken where a system call ended
+	FlagSameCPU                        // KindCPU: a signal that was sent on the thread's own CPU, by interrupting it
 )
 
 // Event is one thing that happened on one thread. Fields that a kind does not use are zero.

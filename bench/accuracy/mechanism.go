@@ -20,26 +20,39 @@ const (
 	insideCall mechanism = "points passed inside a call, by weight"
 	atEntry    mechanism = "points noticed at the entry of the next call, by weight"
 	atShort    mechanism = "the same, of runs too short for signals, by weight"
-	inTime     mechanism = "signals in time, by number"
+	inTime     mechanism = "signals from another CPU that met instructions, by number"
+	own        mechanism = "signals from the thread's own CPU that met instructions, by number"
+	end        mechanism = "signals from another CPU that met the end of a system call, by number"
+	ownEnd     mechanism = "signals from the thread's own CPU that met the end of a system call, by number"
 	alone      mechanism = "signals met by short runs, by number"
-	preempted  mechanism = "signals that found their thread preempted, by number"
+	preempted  mechanism = "signals that found their thread preempted, at instructions, by number"
+	poor       mechanism = "signals that found their thread preempted, at the end of a system call, by number"
 )
 
-var mechanisms = []mechanism{insideCall, atEntry, atShort, inTime, alone, preempted}
+var mechanisms = []mechanism{insideCall, atEntry, atShort, inTime, own, end, ownEnd, alone, preempted, poor}
 
 // mechanismOf tells by what a recording says of a KindCPU event.
 func mechanismOf(e *trace.Event) mechanism {
+	is := func(f trace.Flags) bool { return e.Flags&f == f }
 	switch {
 	case e.Hook != 0:
 		return insideCall
-	case e.Flags&trace.FlagPreempted != 0:
+	case is(trace.FlagPreempted | trace.FlagSyscallEnd):
+		return poor
+	case is(trace.FlagPreempted):
 		return preempted
-	case e.Flags&trace.FlagLate != 0 && e.Object == 0:
+	case is(trace.FlagLate) && e.Object == 0:
 		return atShort
-	case e.Flags&trace.FlagLate != 0:
+	case is(trace.FlagLate):
 		return atEntry
 	case e.Object == 0:
 		return alone
+	case is(trace.FlagSyscallEnd | trace.FlagSameCPU):
+		return ownEnd
+	case is(trace.FlagSyscallEnd):
+		return end
+	case is(trace.FlagSameCPU):
+		return own
 	}
 	return inTime
 }

@@ -121,6 +121,12 @@ func (a *Assembler) sample(t *thread, h *segment.Rec, rec []byte, e *trace.Event
 		return false
 	}
 	if e.Kind == trace.KindCPU {
+		if h.Flags&segment.RecFlagAfterSyscall != 0 {
+			e.Flags |= trace.FlagSyscallEnd
+		}
+		if h.Flags&segment.RecFlagSameCPU != 0 {
+			e.Flags |= trace.FlagSameCPU
+		}
 		e.CPU, e.Object = t.cpuPassed(r.CPUNs, r.WeightNs, a.cpuPeriod), r.Object
 	}
 	if r.Kind == segment.SamplePeriodic && h.Flags&segment.RecFlagAlone != 0 {

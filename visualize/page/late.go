@@ -2,9 +2,10 @@
 // where the time went.
 //
 // Package weigh tells why, and where such time belongs: to the places at which samples arrived in runs of work that began after
-// the same call, in proportion to their number. Profiles add that up; here every piece of time has one place. So the
-// late pieces of an origin go to these places in turn, each place as often as makes the sums right: what samples stand
-// for that were not late stays where it is and is counted in. What a sample counts for is weigh's to say.
+// the same call, in proportion to their number and to what they are worth. Profiles add that up; here every piece of time has one place. So the
+// late pieces of a thread's runs of an origin go to these places in turn, each place as often as makes the sums right: what samples stand
+// for that were not late stays where it is and is counted in. (Where samples at the ends of system calls have more than weigh leaves them, the
+// sums here keep the difference.) What a sample is worth is weigh's to say.
 
 package page
 
@@ -16,13 +17,14 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
-// origin is what runs of work have in common: the call that they began after.
+// origin is what runs of work of a thread have in common: the call that they began after.
 type origin struct {
-	proc  trace.ProcID
-	began uint64
+	proc   trace.ProcID
+	began  uint64
+	thread trace.ThreadID
 }
 
-// place is one at which samples arrived.
+// place is one at which samples arrived, in this thread's runs or others'.
 type place struct {
 	site uint32
 	weigh.Arrived
@@ -33,9 +35,9 @@ type place struct {
 
 // work is all runs of one origin.
 type work struct {
-	places    []place
-	late      int64 // ns
-	preempted int64 // samples that found their thread preempted
+	origin
+	places []place
+	late   int64 // ns
 }
 
 // late gathers origins while a recording is read.
@@ -54,12 +56,12 @@ func (l *late) sample(e *trace.Event, proc trace.ProcID, site uint32, cpu int64)
 	if e.Kind != trace.KindCPU || e.Object == 0 || e.Hook != 0 {
 		return 0
 	}
-	o := origin{proc, e.Object}
+	o := origin{proc, e.Object, e.Thread}
 	id, ok := l.ids[o]
 	if !ok {
 		id = uint32(len(l.work))
 		l.ids[o] = id
-		l.work = append(l.work, work{})
+		l.work = append(l.work, work{origin: o})
 	}
 	w := &l.work[id]
 	late := e.Flags&trace.FlagLate != 0
@@ -69,29 +71,57 @@ func (l *late) sample(e *trace.Event, proc trace.ProcID, site uint32, cpu int64)
 			return id
 		}
 	}
+	p := w.place(l, id, site)
+	p.Add(e)
+	if late {
+		return id
+	}
+	p.ns += cpu
+	return 0
+}
+
+func (w *work) place(l *late, id, site uint32) *place {
 	i, ok := l.at[workSite{id, site}]
 	if !ok {
 		i = int32(len(w.places))
 		l.at[workSite{id, site}] = i
 		w.places = append(w.places, place{site: site})
 	}
-	if n := int64(max(e.Count, 1)); late {
-		w.places[i].Preempted += n
-		w.preempted += n
-		return id
-	} else {
-		w.places[i].InTime += n
-	}
-	w.places[i].ns += cpu
-	return 0
+	return &w.places[i]
 }
 
 // share gives late pieces their places. It returns how much time got one.
-func (l *late) share(threads []*thread) (ns int64) {
-	for i := range l.work {
-		l.work[i].weigh()
+func (l *late) share(m *Model) (ns int64) {
+	judge := weigh.NewJudge(m.src, m.tab)
+	order := make([]uint32, 0, len(l.work))
+	for id := range l.work[1:] {
+		order = append(order, uint32(id+1))
 	}
-	for _, t := range threads {
+	slices.SortFunc(order, func(x, y uint32) int {
+		a, b := &l.work[x], &l.work[y]
+		return cmp.Or(cmp.Compare(a.proc, b.proc), cmp.Compare(a.began, b.began), cmp.Compare(a.thread, b.thread))
+	})
+	for len(order) > 0 { // the threads of one origin
+		first := &l.work[order[0]]
+		end := slices.IndexFunc(order, func(id uint32) bool {
+			return l.work[id].proc != first.proc || l.work[id].began != first.began
+		})
+		if end < 0 {
+			end = len(order)
+		}
+		var all []weigh.PlaceArrived
+		for _, id := range order[:end] {
+			all = append(all, l.work[id].arrived(m)...)
+		}
+		came := weigh.NewArrivals(all)
+		judge.Look(came)
+		for _, id := range order[:end] {
+			w := &l.work[id]
+			w.weigh(m, l, id, came.Parts(weigh.NewArrivals(w.arrived(m))))
+		}
+		order = order[end:]
+	}
+	for _, t := range m.threads {
 		for i := range t.pieces {
 			p := &t.pieces[i]
 			if p.late == 0 {
@@ -106,17 +136,34 @@ func (l *late) share(threads []*thread) (ns int64) {
 	return ns
 }
 
-// weigh finds out which part of the late time each place is to get.
-func (w *work) weigh() {
-	all, hits := float64(w.late), int64(0)
+func (w *work) arrived(m *Model) []weigh.PlaceArrived {
+	var out []weigh.PlaceArrived
+	for i := range w.places {
+		p := &w.places[i]
+		k := m.sites.keys[p.site]
+		out = append(out, weigh.PlaceArrived{At: weigh.Place{Stack: k.stack, Hook: k.hook}, Arrived: p.Arrived})
+	}
+	return out
+}
+
+// weigh finds out which part of the late time each place is to get: what makes all of its time, with that which is not late, weigh's part.
+func (w *work) weigh(m *Model, l *late, id uint32, parts []weigh.Part) {
+	if len(parts) == 0 {
+		w.places = nil
+		return
+	}
+	all, shares := float64(w.late), 0.0
 	for i := range w.places {
 		all += float64(w.places[i].ns)
-		hits += w.places[i].Hits(w.preempted)
+	}
+	for _, p := range parts {
+		w.place(l, id, m.sites.id(p.At.Stack, p.At.Hook)).share += p.Share
+		shares += p.Share
 	}
 	sum := 0.0
 	for i := range w.places {
 		p := &w.places[i]
-		p.share = max(0, all*float64(p.Hits(w.preempted))/float64(hits)-float64(p.ns))
+		p.share = max(0, all*p.share/shares-float64(p.ns))
 		sum += p.share
 	}
 	for i := range w.places {

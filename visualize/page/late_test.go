@@ -35,7 +35,7 @@ func TestLateTimeIsShared(t *testing.T) {
 		cpu(int64(ms), 0x200, true, "main", "other") // nothing arrived in these
 	}
 	preempted = trace.FlagPreempted
-	for i := range 90 { // these count for little beside those in time, but all there is counts where none is
+	for i := range 90 { // these hardly count where they differ from those in time, but all there is counts where none is
 		if i%30 == 0 {
 			cpu(int64(ms), 0x300, false, "main", "h")
 		}
@@ -70,7 +70,7 @@ func TestLateTimeIsShared(t *testing.T) {
 			t.Errorf("%s has %d ns, the profile %d", name, got[name], ns)
 		}
 	}
-	if want["f"] != 200e6 || got["call"] != 0 || want["h"] < 5e6 || want["h"] > 40e6 || m.doubt.SharedNs != 330e6 || m.doubt.LateNs != 50e6 {
+	if want["f"] != 200e6 || got["call"] != 0 || want["h"] < 80e6 || want["h"] >= 93e6 || m.doubt.SharedNs != 330e6 || m.doubt.LateNs != 50e6 {
 		t.Errorf("want %v, got %v, %+v", want, got, m.doubt)
 	}
 	// what was sampled in time is where it was: the first piece

@@ -173,7 +173,9 @@ func (m *Model) Read(ctx context.Context) error {
 		m.doubt.Unplaced += t.flush(m.load)
 		t.spans.finish()
 	}
-	m.doubt.SharedNs = r.late.share(m.threads)
+	m.naming.Lock()
+	m.doubt.SharedNs = r.late.share(m)
+	m.naming.Unlock()
 	m.doubt.LateNs = max(0, m.doubt.LateNs-m.doubt.SharedNs)
 	m.done, m.failed = true, errors.Join(err, cerr)
 	m.mu.Unlock()

@@ -41,7 +41,7 @@ func (c *Collector) fold() {
 		a.row = became[a.row]
 		c.live.live[b] = a
 	}
-	c.runs.fold(became, c.o.By&ByThread != 0)
+	c.runs.fold(became)
 }
 
 func kindOf(k Kind) uint8 {
@@ -53,29 +53,18 @@ func kindOf(k Kind) uint8 {
 	return kindCPU
 }
 
-// fold takes over what rows have become, and forgets threads unless rows are kept apart by them.
-func (rs *runs) fold(became []int32, byThread bool) {
+// fold takes over what rows have become.
+func (rs *runs) fold(became []int32) {
 	old := *rs
-	*rs = runs{}
-	numbers := make([]int32, len(old.list))
-	for i := range old.list {
-		r := &old.list[i]
-		o := r.origin
-		if !byThread {
-			o.thread = 0
-		}
-		numbers[i] = rs.number(o)
-		rs.list[numbers[i]].late += r.late
-	}
+	rs.sums, rs.used = nil, 0
 	for i := range old.sums {
 		s := &old.sums[i]
 		if s.key == 0 {
 			continue
 		}
-		x := rs.sum(numbers[s.key>>32-1], became[uint32(s.key)])
+		x := rs.sum(int32(s.key>>32-1), became[uint32(s.key)])
 		x.ns += s.ns
-		x.hits += s.hits
-		x.late += s.late
+		x.sum(s.Arrived)
 	}
 }
 
@@ -119,12 +108,9 @@ func (c *Collector) ahead(events []trace.Event) {
 				continue
 			}
 			// A slot that is not the event's own is of no use, and does no harm.
-			o := origin{proc: c.thread(e.Thread).proc, began: e.Object}
-			if c.o.By&ByThread != 0 {
-				o.thread = e.Thread
-			}
+			o := origin{c.thread(e.Thread).proc, e.Thread, e.Object}
 			if r := c.runs.near(o); r.number != 0 && r.origin == o {
-				sum += int32(c.runs.sums[runHash(runKey(r.number-1, c.places.slots[at[i]].row-1))&mask].hits)
+				sum += int32(c.runs.sums[runHash(runKey(r.number-1, c.places.slots[at[i]].row-1))&mask].inTime)
 			}
 		}
 	}

@@ -16,15 +16,11 @@ import (
 // before favours the end of short runs: nothing can lie behind it.) Where none arrived, because runs are shorter
 // than a signal takes, the weight stays where the next call is made.
 //
-// A signal that found its thread preempted says where the kernel prefers to preempt, too: on a machine with more to do than
-// processors one in four of them names a system call between two functions that take 98 % of the time. They are all there is
-// where no other came; so they count for little, and together never for more than a few that came in time.
-//
-// Where rows are kept apart by thread, a thread's weight goes by the samples of all its process's threads: one that runs on
-// the sampler's processor is mostly met where that preempted it, at the end of a system call.
+// How a signal met its thread decides on what it says; arrivals.go tells. Within an origin a thread's weight goes by its own samples, where it has
+// any: one that is alone on the machine is met more often than one that waits in a queue, and neither is to speak for the other.
 type runs struct {
 	numbers map[origin]int32
-	recent  [256]numbered // by began: a map is slow for every sample
+	recent  [256]numbered // by began and thread: a map is slow for every sample
 	list    []run         // by number
 	// What fell on each row in runs of each origin, by open addressing.
 	sums []runSum // a power of two, at most two thirds full
@@ -33,7 +29,7 @@ type runs struct {
 
 type origin struct {
 	proc   trace.ProcID
-	thread trace.ThreadID // 0 unless rows are kept apart by thread, and for all of a process
+	thread trace.ThreadID // 0: all of the process
 	began  uint64
 }
 
@@ -44,11 +40,8 @@ type numbered struct {
 }
 
 // near is where an origin's number is, if it is one of the recent.
-func (rs *runs) near(o origin) *numbered { return &rs.recent[(o.began^o.began>>8)%256] }
-
-type site struct {
-	stack trace.StackID
-	hook  trace.HookID
+func (rs *runs) near(o origin) *numbered {
+	return &rs.recent[(o.began^o.began>>8^uint64(o.thread)*31)%256]
 }
 
 // run is all runs of one origin.
@@ -59,27 +52,9 @@ type run struct {
 
 // runSum is what fell on a row in runs of one origin.
 type runSum struct {
-	key  uint64 // origin's number + 1, row; 0: free
-	ns   int64
-	hits int64 // samples that arrived in such runs in time
-	late int64 // samples that arrived and found their thread preempted
-}
-
-// What a sample counts for that arrived in time; one that found its thread preempted, at most; and all of those of an origin
-// together, at most. With so few of the better kind, chance makes errors as large as the bias of the other.
-const (
-	inTime        = 1 << 20
-	preempted     = inTime / 8
-	allPreempted  = 16 * inTime
-	mostPreempted = allPreempted / preempted
-)
-
-// Hits is what a place's samples count for, preemptedInAll being all of its origin's that found their thread preempted.
-func (a *Arrived) Hits(preemptedInAll int64) int64 {
-	if preemptedInAll > mostPreempted {
-		return a.InTime*inTime + a.Preempted*allPreempted/preemptedInAll
-	}
-	return a.InTime*inTime + a.Preempted*preempted
+	key uint64 // origin's number + 1, row; 0: free
+	ns  int64
+	Arrived
 }
 
 func (rs *runs) number(o origin) int32 {
@@ -143,64 +118,20 @@ func (rs *runs) sample(c *Collector, e *trace.Event, proc trace.ProcID, row int3
 	if e.Object == 0 || e.Hook != 0 {
 		return
 	}
-	o := origin{proc: proc, began: e.Object}
-	if c.o.By&ByThread != 0 {
-		o.thread = e.Thread
-	}
-	n := rs.number(o)
+	n := rs.number(origin{proc, e.Thread, e.Object})
 	s := rs.sum(n, row)
 	s.ns += max(e.CPU, 0)
-	switch count := int64(max(e.Count, 1)); {
-	case !late:
-		s.hits += count
-	case e.Flags&trace.FlagPreempted != 0:
-		s.late += count
-		fallthrough
-	default:
+	if late {
 		rs.list[n].late += max(e.CPU, 0)
 	}
+	s.Add(e)
 }
-
-// arrivals are the samples that arrived in runs of one origin, of whichever thread.
-type arrivals struct {
-	at   map[site]Arrived
-	late int64
-}
-
-// Arrived are samples that arrived in runs of work of one origin at one place: in time, and such as found their thread
-// preempted.
-type Arrived struct{ InTime, Preempted int64 }
 
 // share moves weight. The result does not depend on the order of maps.
 func (rs *runs) share(c *Collector) {
 	sums := slices.DeleteFunc(rs.sums, func(s runSum) bool { return s.key == 0 })
 	slices.SortFunc(sums, func(a, b runSum) int { return cmp.Compare(a.key, b.key) })
-	came := map[origin]*arrivals{}
-	for i := range sums {
-		s := &sums[i]
-		if s.hits == 0 && s.late == 0 {
-			continue
-		}
-		o := rs.list[s.key>>32-1].origin
-		o.thread = 0
-		a := came[o]
-		if a == nil {
-			a = &arrivals{at: map[site]Arrived{}}
-			came[o] = a
-		}
-		row := &c.rows[uint32(s.key)]
-		at := site{row.Stack, row.Hook}
-		here := a.at[at]
-		here.InTime += s.hits
-		here.Preempted += s.late
-		a.at[at] = here
-		a.late += s.late
-	}
-	order := make([]int32, len(rs.list))
-	of := make([][]runSum, len(rs.list))
-	for i := range order {
-		order[i] = int32(i)
-	}
+	of := make([][]runSum, len(rs.list)) // by number
 	for len(sums) > 0 {
 		n := sums[0].key >> 32
 		end := slices.IndexFunc(sums, func(s runSum) bool { return s.key>>32 != n })
@@ -209,47 +140,60 @@ func (rs *runs) share(c *Collector) {
 		}
 		of[n-1], sums = sums[:end], sums[end:]
 	}
+	order := make([]int32, len(rs.list))
+	for i := range order {
+		order[i] = int32(i)
+	}
 	slices.SortFunc(order, func(x, y int32) int {
 		a, b := &rs.list[x].origin, &rs.list[y].origin
-		return cmp.Or(cmp.Compare(a.proc, b.proc), cmp.Compare(a.thread, b.thread), cmp.Compare(a.began, b.began))
+		return cmp.Or(cmp.Compare(a.proc, b.proc), cmp.Compare(a.began, b.began), cmp.Compare(a.thread, b.thread))
 	})
-	for _, n := range order {
-		r := &rs.list[n]
-		by := came[origin{proc: r.proc, began: r.began}]
-		if by == nil {
-			continue
-		}
-		var left int64
-		for _, s := range of[n] {
-			c.rows[uint32(s.key)].Values[CPU] -= s.ns
-			left += s.ns
-		}
-		c.t.Doubt.LateCPU -= r.late
-		c.t.Doubt.SharedCPU += r.late
-		places := make([]site, 0, len(by.at))
-		for at := range by.at {
-			places = append(places, at)
-		}
-		slices.SortFunc(places, func(a, b site) int {
-			return cmp.Or(cmp.Compare(a.stack, b.stack), cmp.Compare(a.hook, b.hook))
+	judge := NewJudge(c.src, c.t.Frames)
+	for len(order) > 0 { // the threads of one origin
+		first := &rs.list[order[0]]
+		end := slices.IndexFunc(order, func(n int32) bool {
+			r := &rs.list[n]
+			return r.proc != first.proc || r.began != first.began
 		})
-		var hits int64
-		for _, here := range by.at {
-			hits += here.Hits(by.late)
+		if end < 0 {
+			end = len(order)
 		}
-		for _, at := range places { // what is left over the samples that are left: sums stay exact
-			here := by.at[at]
-			n := here.Hits(by.late)
-			if n == 0 { // one of very many
-				continue
-			}
-			part := int64(float64(left) * (float64(n) / float64(hits)))
-			left -= part
-			hits -= n
-			if part != 0 {
-				row := c.at(Key{Stack: at.stack, Hook: at.hook}, r.thread, &thread{proc: r.proc}, kindCPU)
-				c.rows[row].Values[CPU] += part
-			}
+		all := gather(c, of, order[:end])
+		judge.Look(all)
+		for _, n := range order[:end] {
+			all.shareOne(c, &rs.list[n], of[n])
+		}
+		order = order[end:]
+	}
+}
+
+// shareOne moves the weight of one thread's runs to where samples arrived in them, or in those of other threads.
+func (a *Arrivals) shareOne(c *Collector, r *run, sums []runSum) {
+	parts := a.Parts(gather(c, [][]runSum{sums}, []int32{0}))
+	if len(parts) == 0 {
+		return
+	}
+	var left int64
+	var all float64
+	for _, s := range sums {
+		c.rows[uint32(s.key)].Values[CPU] -= s.ns
+		left += s.ns
+	}
+	for _, p := range parts {
+		all += p.Share
+	}
+	c.t.Doubt.LateCPU -= r.late
+	c.t.Doubt.SharedCPU += r.late
+	for i, p := range parts { // what is left over the shares that are left: sums stay exact
+		ns := left
+		if i < len(parts)-1 {
+			ns = min(int64(float64(left)*(p.Share/all)), left)
+		}
+		left -= ns
+		all -= p.Share
+		if ns != 0 {
+			row := c.at(Key{Stack: p.At.Stack, Hook: p.At.Hook}, r.thread, &thread{proc: r.proc}, kindCPU)
+			c.rows[row].Values[CPU] += ns
 		}
 	}
 }
