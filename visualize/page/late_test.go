@@ -13,7 +13,9 @@ import (
 func TestLateTimeIsShared(t *testing.T) {
 	const ms = trace.Ns(1e6)
 	b := tracetest.New()
-	th := b.AddThread(trace.Thread{Proc: b.AddProcess(trace.Process{PID: 10}), TID: 10})
+	proc := b.AddProcess(trace.Process{PID: 10})
+	th := b.AddThread(trace.Thread{Proc: proc, TID: 10})
+	second := b.AddThread(trace.Thread{Proc: proc, TID: 11})
 	at := b.Meta().StartNs
 	b.Meta().EndNs = at + 10_000*ms
 	preempted := trace.Flags(0)
@@ -41,6 +43,12 @@ func TestLateTimeIsShared(t *testing.T) {
 		}
 		cpu(int64(ms), 0x300, true, "main", "system call")
 		cpu(int64(ms), 0x400, true, "main", []string{"i", "j", "i"}[i%3])
+	}
+	preempted, th, at = 0, second, b.Meta().StartNs
+	for range 20 { // a thread whose samples arrived elsewhere than the first one's, and one origin in which none of its own did
+		cpu(int64(ms), 0x100, false, "main", "k")
+		cpu(int64(ms), 0x100, true, "main", "call")
+		cpu(int64(ms), 0x300, true, "main", "call")
 	}
 	src := b.Source()
 	table, err := weigh.Collect(src, weigh.Options{})
@@ -70,7 +78,7 @@ func TestLateTimeIsShared(t *testing.T) {
 			t.Errorf("%s has %d ns, the profile %d", name, got[name], ns)
 		}
 	}
-	if want["f"] != 200e6 || got["call"] != 0 || want["h"] < 80e6 || want["h"] >= 93e6 || m.doubt.SharedNs != 330e6 || m.doubt.LateNs != 50e6 {
+	if want["f"] != 200e6 || got["call"] != 0 || want["h"] < 100e6 || want["h"] >= 113e6 || want["k"] != 40e6 || m.doubt.SharedNs != 370e6 || m.doubt.LateNs != 50e6 {
 		t.Errorf("want %v, got %v, %+v", want, got, m.doubt)
 	}
 	// what was sampled in time is where it was: the first piece
