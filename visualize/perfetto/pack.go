@@ -80,23 +80,36 @@ func (p *packer) close() error {
 	return p.err
 }
 
+// run writes until there is nothing more, or it fails. Then it takes what still comes, so that nobody waits for it for ever.
 func (p *packer) run(order <-chan *packing) {
-	defer close(p.done)
 	for x := range order {
 		<-x.packed
-		data := x.batch
-		if !p.raw {
-			data = x.out.b
+		if p.err != nil {
+			continue
 		}
-		if p.err = x.err; p.err != nil {
-			return
-		}
-		if _, err := p.w.Write(data); err != nil {
-			p.err = fmt.Errorf("writing the trace: %w", err)
-			return
+		if p.err = p.write(x); p.err != nil {
+			close(p.done)
+			continue
 		}
 		p.free <- x.batch
 	}
+	if p.err == nil {
+		close(p.done)
+	}
+}
+
+func (p *packer) write(x *packing) error {
+	data := x.batch
+	if !p.raw {
+		data = x.out.b
+	}
+	if x.err != nil {
+		return x.err
+	}
+	if _, err := p.w.Write(data); err != nil {
+		return fmt.Errorf("writing the trace: %w", err)
+	}
+	return nil
 }
 
 // pack deflates what comes.
