@@ -45,9 +45,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "271c2765671096ff3507dab16c36af05d11f69d66a2f9c7d6edd28e5d1820544",
+	sourcesSHA256: "110cead56ebbe432e5c2194299cad6e3606fdcca6b3b3c08e3651bb3d5b4ea76",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "f6caa6a77d5ecdbd13a46204f51d13b8c783d93353841aa3e9092c92e977efe5",
+		"agent/hbagent_linux_amd64.so": "eb5d24233f54e92a2bb2a22e4ed65ee2ac90fade2675a7b55dd443a92e20a157",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

@@ -43,8 +43,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "ff5f2f637b3da4f95c4c62b7531ed16cbef0d7b75276b18a6a339cee1c2e638b",
+	sourcesSHA256: "7fd07a7265cf9f0b9965c7e7d1ad499decf725c4482a4828ebdd4e20f169d6cf",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "6dc5189538cc27a6fd65b53fcd39f353150032d04d8c419d19165992228bee83",
+		"agent/hbagent_linux_arm64.so": "ab2f227086614c5a6b818228cf8b7fd580b0051eb06fc2f66ab23bcc0ec91985",
 	},
 }

@@ -40,13 +40,13 @@ static void hb_chain(int sig, struct hb_siginfo *info, void *uc) {
     ((void (*)(int))h)(sig);
 }
 
-/* What is known of how a signal that took `flight` ns met its thread: HB_RECF_*.
+/* What is known of how a signal that took `flight` ns (by two CPUs' clocks: may be below 0) met its thread: HB_RECF_*.
  *
  * One to another CPU is an interrupt some microseconds later, and meets its thread wherever that is then. But the kernel looks for signals
  * at the end of each system call as well, and so takes there what is still on its way: of functions that work for 100 us and read a
  * clock, one signal in ten names the clock. Only a thread that the sampler itself interrupted by waking up on its CPU is met at the end of system calls as
  * often as it is inside them. Preemption is put off to there, too, and by the same means. visualize/weigh makes of it what it can. */
-static uint32_t hb_arrived_how(const struct hb_thread *s, uint64_t flight, const void *uc) {
+static uint32_t hb_arrived_how(const struct hb_thread *s, int64_t flight, const void *uc) {
   uint32_t flags = hb_ucontext_after_syscall(uc) ? HB_RECF_AFTER_SYSCALL : 0u;
   if (flight > HB_PROMPT_NS) return flags | HB_RECF_STALE;
   uint32_t cpu = hb_load_relaxed(&s->asked_cpu);
@@ -68,7 +68,7 @@ static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
     HB_COUNT(signals_stray);
     return;
   }
-  hb_take_sample(t, hb_load_relaxed(&s->ask), 0, uc, NULL, hb_arrived_how(s, hb_now_ns() - hb_load_relaxed(&s->asked_ns), uc));
+  hb_take_sample(t, hb_load_relaxed(&s->ask), 0, uc, NULL, hb_arrived_how(s, (int64_t)(hb_now_ns() - hb_load_relaxed(&s->asked_ns)), uc));
   hb_store_release(&s->state, (uint32_t)HB_RUNNING);
 }
 
