@@ -17,13 +17,6 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
-// origin is what runs of work of a thread have in common: the call that they began after.
-type origin struct {
-	proc   trace.ProcID
-	began  uint64
-	thread trace.ThreadID
-}
-
 // place is one at which samples arrived, in this thread's runs or others'.
 type place struct {
 	site uint32
@@ -35,33 +28,33 @@ type place struct {
 
 // work is all runs of one origin.
 type work struct {
-	origin
+	weigh.Origin
 	places []place
 	late   int64 // ns
 }
 
 // late gathers origins while a recording is read.
 type late struct {
-	ids  map[origin]uint32
+	ids  map[weigh.Origin]uint32
 	work []work             // by id; 0 is none
 	at   map[workSite]int32 // of a work's places
 }
 
 type workSite struct{ work, site uint32 }
 
-func newLate() late { return late{map[origin]uint32{}, make([]work, 1), map[workSite]int32{}} }
+func newLate() late { return late{map[weigh.Origin]uint32{}, make([]work, 1), map[workSite]int32{}} }
 
 // sample takes up a KindCPU at a site, and returns the number of its origin if it is late.
 func (l *late) sample(e *trace.Event, proc trace.ProcID, site uint32, cpu int64) uint32 {
 	if e.Kind != trace.KindCPU || e.Object == 0 || e.Hook != 0 {
 		return 0
 	}
-	o := origin{proc, e.Object, e.Thread}
+	o := weigh.Origin{Proc: proc, Thread: e.Thread, Began: e.Object}
 	id, ok := l.ids[o]
 	if !ok {
 		id = uint32(len(l.work))
 		l.ids[o] = id
-		l.work = append(l.work, work{origin: o})
+		l.work = append(l.work, work{Origin: o})
 	}
 	w := &l.work[id]
 	late := e.Flags&trace.FlagLate != 0
@@ -92,35 +85,13 @@ func (w *work) place(l *late, id, site uint32) *place {
 
 // share gives late pieces their places. It returns how much time got one.
 func (l *late) share(m *Model) (ns int64) {
-	judge := weigh.NewJudge(m.src, m.tab)
-	order := make([]uint32, 0, len(l.work))
-	for id := range l.work[1:] {
-		order = append(order, uint32(id+1))
+	origins := make([]weigh.Origin, len(l.work)-1)
+	for i := range origins {
+		origins[i] = l.work[i+1].Origin
 	}
-	slices.SortFunc(order, func(x, y uint32) int {
-		a, b := &l.work[x], &l.work[y]
-		return cmp.Or(cmp.Compare(a.proc, b.proc), cmp.Compare(a.began, b.began), cmp.Compare(a.thread, b.thread))
+	weigh.ShareOut(m.src, m.tab, origins, func(i int) []weigh.PlaceArrived { return l.work[i+1].arrived(m) }, func(i int, parts []weigh.Part) {
+		l.work[i+1].weigh(m, l, uint32(i+1), parts)
 	})
-	for len(order) > 0 { // the threads of one origin
-		first := &l.work[order[0]]
-		end := slices.IndexFunc(order, func(id uint32) bool {
-			return l.work[id].proc != first.proc || l.work[id].began != first.began
-		})
-		if end < 0 {
-			end = len(order)
-		}
-		var all []weigh.PlaceArrived
-		for _, id := range order[:end] {
-			all = append(all, l.work[id].arrived(m)...)
-		}
-		came := weigh.NewArrivals(all)
-		judge.Look(came)
-		for _, id := range order[:end] {
-			w := &l.work[id]
-			w.weigh(m, l, id, came.Parts(weigh.NewArrivals(w.arrived(m))))
-		}
-		order = order[end:]
-	}
 	for _, t := range m.threads {
 		for i := range t.pieces {
 			p := &t.pieces[i]

@@ -77,8 +77,8 @@ type PlaceArrived struct {
 	Arrived
 }
 
-// Arrivals are the samples that arrived in runs of one origin.
-type Arrivals struct {
+// arrivals are the samples that arrived in runs of one origin.
+type arrivals struct {
 	at  []PlaceArrived // by stack and hook, each once
 	all Arrived
 
@@ -95,23 +95,48 @@ const fromOthers = 10
 // little is what a sample counts for that says next to nothing.
 const little = 1.0 / 1024
 
-// gather adds up what arrived in runs of some numbers.
-func gather(c *Collector, of [][]runSum, numbers []int32) *Arrivals {
-	var list []PlaceArrived
-	for _, n := range numbers {
-		for i := range of[n] {
-			if s := &of[n][i]; s.Arrived != (Arrived{}) {
-				row := &c.rows[uint32(s.key)]
-				list = append(list, PlaceArrived{Place{row.Stack, row.Hook}, s.Arrived})
-			}
-		}
-	}
-	return NewArrivals(list)
+// Origin is what runs of work of a thread have in common: the call that they began after.
+type Origin struct {
+	Proc   trace.ProcID
+	Thread trace.ThreadID // 0: all of the process
+	Began  uint64
 }
 
-// NewArrivals adds up what arrived at the same place. It takes the list over.
-func NewArrivals(list []PlaceArrived) *Arrivals {
-	a := &Arrivals{}
+// ShareOut judges what arrived in runs of the origins of one recording, whose frames tab knows, together in those that differ by their
+// threads alone, and gives each origin the parts of its time: none when nothing arrived in any thread's. arrived and share are called with
+// indices of origins, in an order that does not depend on theirs.
+func ShareOut(src trace.Source, tab *frames.Table, origins []Origin, arrived func(i int) []PlaceArrived, share func(i int, parts []Part)) {
+	order := make([]int, len(origins))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(x, y int) int {
+		a, b := &origins[x], &origins[y]
+		return cmp.Or(cmp.Compare(a.Proc, b.Proc), cmp.Compare(a.Began, b.Began), cmp.Compare(a.Thread, b.Thread))
+	})
+	j := judge{src: src, tab: tab}
+	for len(order) > 0 { // the threads of one origin
+		first := &origins[order[0]]
+		end := slices.IndexFunc(order, func(i int) bool { return origins[i].Proc != first.Proc || origins[i].Began != first.Began })
+		if end < 0 {
+			end = len(order)
+		}
+		var came []PlaceArrived
+		for _, i := range order[:end] {
+			came = append(came, arrived(i)...)
+		}
+		all := newArrivals(came)
+		j.look(all)
+		for _, i := range order[:end] {
+			share(i, all.parts(newArrivals(arrived(i))))
+		}
+		order = order[end:]
+	}
+}
+
+// newArrivals adds up what arrived at the same place. It takes the list over.
+func newArrivals(list []PlaceArrived) *arrivals {
+	a := &arrivals{}
 	slices.SortStableFunc(list, func(x, y PlaceArrived) int {
 		return cmp.Or(cmp.Compare(x.At.Stack, y.At.Stack), cmp.Compare(x.At.Hook, y.At.Hook))
 	})
@@ -127,25 +152,22 @@ func NewArrivals(list []PlaceArrived) *Arrivals {
 	return a
 }
 
-// Judge compares the kinds of samples of origins of one recording, whose frames tab knows. It is not safe for concurrent use.
-type Judge struct {
+// judge compares the kinds of samples of origins of one recording.
+type judge struct {
 	src  trace.Source
 	tab  *frames.Table
 	tree differences
 }
 
-// NewJudge makes a Judge.
-func NewJudge(src trace.Source, tab *frames.Table) *Judge { return &Judge{src: src, tab: tab} }
-
-// Look finds what the samples of an origin, of all its threads, are to count for.
-func (j *Judge) Look(a *Arrivals) {
+// look finds what the samples of an origin, of all its threads, are to count for.
+func (j *judge) look(a *arrivals) {
 	a.preempted = j.tree.agreement(j.tab, a)
 	a.systemCalls(j.src)
 }
 
 // systemCalls finds how much of the time is spent in system calls, by their instruction: whatever leads there ends at the same one, and
 // there are few of these.
-func (a *Arrivals) systemCalls(src trace.Source) {
+func (a *arrivals) systemCalls(src trace.Source) {
 	own := float64(a.all.own + a.all.ownEnd)
 	other := float64(a.all.inTime+a.all.end) - own
 	otherEnds := float64(a.all.end - a.all.ownEnd)
@@ -212,7 +234,7 @@ type differences struct {
 }
 
 // agreement is what a preempted sample of a's is to count for.
-func (d *differences) agreement(tab *frames.Table, a *Arrivals) float64 {
+func (d *differences) agreement(tab *frames.Table, a *arrivals) float64 {
 	n, m := float64(a.all.inTime), float64(a.all.preempted)
 	if n == 0 || m == 0 {
 		return 1
@@ -252,8 +274,8 @@ type Part struct {
 	Share float64
 }
 
-// Parts shares a thread's time out, own being what arrived in its runs. None when nothing arrived in any thread's.
-func (a *Arrivals) Parts(own *Arrivals) []Part {
+// parts shares a thread's time out, own being what arrived in its runs. None when nothing arrived in any thread's.
+func (a *arrivals) parts(own *arrivals) []Part {
 	if len(own.at) == 0 {
 		own = a
 	}

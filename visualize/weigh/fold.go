@@ -108,8 +108,8 @@ func (c *Collector) ahead(events []trace.Event) {
 				continue
 			}
 			// A slot that is not the event's own is of no use, and does no harm.
-			o := origin{c.thread(e.Thread).proc, e.Thread, e.Object}
-			if r := c.runs.near(o); r.number != 0 && r.origin == o {
+			o := Origin{c.thread(e.Thread).proc, e.Thread, e.Object}
+			if r := c.runs.near(o); r.number != 0 && r.Origin == o {
 				sum += int32(c.runs.sums[runHash(runKey(r.number-1, c.places.slots[at[i]].row-1))&mask].inTime)
 			}
 		}

@@ -19,7 +19,7 @@ import (
 // How a signal met its thread decides on what it says; arrivals.go tells. Within an origin a thread's weight goes by its own samples, where it has
 // any: one that is alone on the machine is met more often than one that waits in a queue, and neither is to speak for the other.
 type runs struct {
-	numbers map[origin]int32
+	numbers map[Origin]int32
 	recent  [256]numbered // by began and thread: a map is slow for every sample
 	list    []run         // by number
 	// What fell on each row in runs of each origin, by open addressing.
@@ -27,26 +27,20 @@ type runs struct {
 	used int
 }
 
-type origin struct {
-	proc   trace.ProcID
-	thread trace.ThreadID // 0: all of the process
-	began  uint64
-}
-
 // numbered is an origin and one more than its number; 0: none.
 type numbered struct {
-	origin
+	Origin
 	number int32
 }
 
 // near is where an origin's number is, if it is one of the recent.
-func (rs *runs) near(o origin) *numbered {
-	return &rs.recent[(o.began^o.began>>8^uint64(o.thread)*31)%256]
+func (rs *runs) near(o Origin) *numbered {
+	return &rs.recent[(o.Began^o.Began>>8^uint64(o.Thread)*31)%256]
 }
 
 // run is all runs of one origin.
 type run struct {
-	origin
+	Origin
 	late int64 // ns of samples that came late
 }
 
@@ -57,21 +51,21 @@ type runSum struct {
 	Arrived
 }
 
-func (rs *runs) number(o origin) int32 {
+func (rs *runs) number(o Origin) int32 {
 	r := rs.near(o)
-	if r.number != 0 && r.origin == o {
+	if r.number != 0 && r.Origin == o {
 		return r.number - 1
 	}
 	n, ok := rs.numbers[o]
 	if !ok {
 		if rs.numbers == nil {
-			rs.numbers = map[origin]int32{}
+			rs.numbers = map[Origin]int32{}
 		}
 		n = int32(len(rs.list))
 		rs.numbers[o] = n
-		rs.list = append(rs.list, run{origin: o})
+		rs.list = append(rs.list, run{Origin: o})
 	}
-	r.origin, r.number = o, n+1
+	r.Origin, r.number = o, n+1
 	return n
 }
 
@@ -118,7 +112,7 @@ func (rs *runs) sample(c *Collector, e *trace.Event, proc trace.ProcID, row int3
 	if e.Object == 0 || e.Hook != 0 {
 		return
 	}
-	n := rs.number(origin{proc, e.Thread, e.Object})
+	n := rs.number(Origin{proc, e.Thread, e.Object})
 	s := rs.sum(n, row)
 	s.ns += max(e.CPU, 0)
 	if late {
@@ -140,36 +134,29 @@ func (rs *runs) share(c *Collector) {
 		}
 		of[n-1], sums = sums[:end], sums[end:]
 	}
-	order := make([]int32, len(rs.list))
-	for i := range order {
-		order[i] = int32(i)
+	origins := make([]Origin, len(rs.list))
+	for i := range origins {
+		origins[i] = rs.list[i].Origin
 	}
-	slices.SortFunc(order, func(x, y int32) int {
-		a, b := &rs.list[x].origin, &rs.list[y].origin
-		return cmp.Or(cmp.Compare(a.proc, b.proc), cmp.Compare(a.began, b.began), cmp.Compare(a.thread, b.thread))
+	ShareOut(c.src, c.t.Frames, origins, func(i int) []PlaceArrived { return arrived(c, of[i]) }, func(i int, parts []Part) {
+		rs.list[i].share(c, of[i], parts)
 	})
-	judge := NewJudge(c.src, c.t.Frames)
-	for len(order) > 0 { // the threads of one origin
-		first := &rs.list[order[0]]
-		end := slices.IndexFunc(order, func(n int32) bool {
-			r := &rs.list[n]
-			return r.proc != first.proc || r.began != first.began
-		})
-		if end < 0 {
-			end = len(order)
-		}
-		all := gather(c, of, order[:end])
-		judge.Look(all)
-		for _, n := range order[:end] {
-			all.shareOne(c, &rs.list[n], of[n])
-		}
-		order = order[end:]
-	}
 }
 
-// shareOne moves the weight of one thread's runs to where samples arrived in them, or in those of other threads.
-func (a *Arrivals) shareOne(c *Collector, r *run, sums []runSum) {
-	parts := a.Parts(gather(c, [][]runSum{sums}, []int32{0}))
+// arrived is what arrived in runs of one origin.
+func arrived(c *Collector, sums []runSum) []PlaceArrived {
+	var out []PlaceArrived
+	for i := range sums {
+		if s := &sums[i]; s.Arrived != (Arrived{}) {
+			row := &c.rows[uint32(s.key)]
+			out = append(out, PlaceArrived{Place{row.Stack, row.Hook}, s.Arrived})
+		}
+	}
+	return out
+}
+
+// share moves the weight of one thread's runs to where samples arrived in them, or in those of other threads.
+func (r *run) share(c *Collector, sums []runSum, parts []Part) {
 	if len(parts) == 0 {
 		return
 	}
@@ -192,7 +179,7 @@ func (a *Arrivals) shareOne(c *Collector, r *run, sums []runSum) {
 		left -= ns
 		all -= p.Share
 		if ns != 0 {
-			row := c.at(Key{Stack: p.At.Stack, Hook: p.At.Hook}, r.thread, &thread{proc: r.proc}, kindCPU)
+			row := c.at(Key{Stack: p.At.Stack, Hook: p.At.Hook}, r.Thread, &thread{proc: r.Proc}, kindCPU)
 			c.rows[row].Values[CPU] += ns
 		}
 	}
