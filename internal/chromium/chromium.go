@@ -388,3 +388,60 @@ func (p *Page) Screenshot() []byte {
 	p.must(err)
 	return png
 }
+
+// Metrics are Chromium's own figures of the page's main thread, by name: ScriptDuration, TaskDuration, LayoutDuration and so on, in seconds
+// since the page began.
+func (p *Page) Metrics() map[string]float64 {
+	p.t.Helper()
+	p.must(p.call("Performance.enable", nil, nil))
+	var out struct {
+		Metrics []struct {
+			Name  string
+			Value float64
+		}
+	}
+	p.must(p.call("Performance.getMetrics", nil, &out))
+	m := map[string]float64{}
+	for _, x := range out.Metrics {
+		m[x.Name] = x.Value
+	}
+	return m
+}
+
+// Node is one element as a screen reader is told of it.
+type Node struct {
+	Role, Name string
+	Focusable  bool
+}
+
+// Accessible are the page's elements in the order in which a screen reader meets them, those that it is not told of left out.
+func (p *Page) Accessible() []Node {
+	p.t.Helper()
+	var out struct {
+		Nodes []struct {
+			Ignored    bool
+			Role, Name struct{ Value any }
+			Properties []struct {
+				Name  string
+				Value struct{ Value any }
+			}
+		}
+	}
+	p.must(p.call("Accessibility.getFullAXTree", nil, &out))
+	var list []Node
+	for _, n := range out.Nodes {
+		if n.Ignored {
+			continue
+		}
+		x := Node{}
+		x.Role, _ = n.Role.Value.(string)
+		x.Name, _ = n.Name.Value.(string)
+		for _, q := range n.Properties {
+			if q.Name == "focusable" {
+				x.Focusable, _ = q.Value.Value.(bool)
+			}
+		}
+		list = append(list, x)
+	}
+	return list
+}

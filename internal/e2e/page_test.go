@@ -5,11 +5,14 @@ package e2e
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,11 +75,76 @@ func lookAt(t *testing.T, hbt string, want map[string][]string) {
 				p.Await(fmt.Sprintf("document.querySelector('main').innerText.includes(%q) || document.querySelector('main').textContent.includes(%q)", w, w))
 			}
 			p.Await("document.body.dataset.pending === '0'")
+			if v == "blocks" {
+				blocksAsReported(t, p, form, hbt)
+			}
 		}
 		if bad := p.Problems(); len(bad) > 0 {
 			t.Errorf("%s: %s", form, strings.Join(bad, "\n"))
 		}
 		p.Close()
+	}
+}
+
+// blocksAsReported holds the graph of who blocks whom, and the chains below it, to report --locks, to the nanosecond.
+func blocksAsReported(t *testing.T, p *chromium.Page, form, hbt string) {
+	t.Helper()
+	out, err := exec.Command(testprog.Hbtrace(t), "report", "--locks", "--json", hbt).Output()
+	if err != nil {
+		t.Fatalf("report --locks: %v", err)
+	}
+	var r struct {
+		Edges []struct {
+			Kind   string
+			Waiter *struct{ TID int }
+			Total  int64 `json:"total_ns"`
+		}
+		Chains []struct {
+			Lock  bool
+			Total int64 `json:"total_ns"`
+		}
+	}
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatal(err)
+	}
+	want, all := map[string]int64{}, int64(0)
+	for _, e := range r.Edges {
+		if e.Kind == "mutex" || strings.HasPrefix(e.Kind, "rwlock") {
+			want[strconv.Itoa(e.Waiter.TID)] += e.Total
+		}
+	}
+	var chains []int64
+	for _, c := range r.Chains {
+		if c.Lock {
+			chains = append(chains, c.Total)
+			all += c.Total
+		}
+	}
+	if len(chains) == 0 {
+		t.Logf("%s: nobody waited for a lock in %s", form, hbt)
+		return
+	}
+	p.Await("document.querySelectorAll('.chains li').length > 0")
+	var got struct {
+		Waiters map[string]int64
+		Chains  []int64
+	}
+	p.Eval(`({
+    Waiters: Object.fromEntries([...document.querySelectorAll(".blocks .spot[data-id^=w]")].map((x) => [hbtrace.store.about.threads[x.dataset.id.slice(1)].tid, Number(x.dataset.ns)])),
+    Chains: [...document.querySelectorAll(".chains li")].map((x) => Number(x.dataset.ns)),
+  })`, &got)
+	if !maps.Equal(got.Waiters, want) {
+		t.Errorf("%s: the graph says who waited how long for locks: %v, report --locks %v", form, got.Waiters, want)
+	}
+	if len(got.Chains) > len(chains) || !slices.Equal(got.Chains, chains[:len(got.Chains)]) {
+		t.Errorf("%s: the chains last %v, those of report --locks %v", form, got.Chains, chains)
+	}
+	sum := int64(0)
+	for _, ns := range want {
+		sum += ns
+	}
+	if sum != all {
+		t.Errorf("%s: all waits for locks last %d ns, all of their chains %d", form, sum, all)
 	}
 }
 

@@ -41,6 +41,7 @@ type about struct {
 	Events    uint64        `json:"events"`
 	Done      bool          `json:"done"`
 	Failed    string        `json:"failed,omitempty"`
+	Chained   bool          `json:"chained"` // chains were looked for
 	// Resolution in ns: pieces shorter than that are added up. 0: nothing is.
 	Resolution int64 `json:"resolution"`
 }
@@ -89,7 +90,7 @@ func (m *Model) about() *about {
 		CallNs: meta.CallThresholdNs, LockNs: meta.LockThresholdNs, Features: meta.Features,
 		Status: meta.ExitStatus, Signal: meta.ExitSignal, Hooks: m.pollers(),
 		Threads: []aboutThread{}, Processes: []aboutProc{}, Notes: []string{},
-		Resolution: m.res, Doubt: m.doubt, Read: m.read, Events: stats.Events, Done: m.done,
+		Resolution: m.res, Doubt: m.doubt, Read: m.read, Events: stats.Events, Done: m.done, Chained: m.chains != nil,
 		Stats: aboutStats{
 			Records: stats.Records, RecordBytes: stats.RecordBytes, Lost: stats.Lost, Gaps: stats.Gaps, Broken: stats.Broken,
 			Events: stats.Events, Overwritten: stats.Overwritten, Ticks: stats.Ticks, TicksMissed: stats.TicksMissed,

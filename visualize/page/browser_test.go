@@ -181,7 +181,7 @@ func clickWait(p *chromium.Page) {
     shared.set({ threads: [r.thread[best]] });
     await new Promise((f) => setTimeout(f, 400));
     const box = document.querySelector(".timeline .scroller").getBoundingClientRect();
-    const gutter = Math.max(110, Math.min(230, document.querySelector(".timeline").getBoundingClientRect().width * 0.16));
+    const gutter = Math.max(140, Math.min(230, document.querySelector(".timeline").getBoundingClientRect().width * 0.16));
     return { X: box.left + gutter + (document.querySelector(".timeline .scroller").clientWidth - gutter - 8) / 2, Y: box.top + 7 + 11 };
   })()`, &at)
 	settled(p)

@@ -44,7 +44,7 @@ func Export(w io.Writer, src trace.Source) error {
 }
 
 // bundle is the recording as the page holds it: tables, each behind its length in 4 bytes and padded to 8, compressed,
-// in base64. They are about, pieces, allocations, calls, places.
+// in base64. They are about, pieces, allocations, calls, places, chains.
 func (m *Model) bundle() ([]byte, error) {
 	length := int64(m.to - m.from)
 	finest := max(m.finest(), m.res)
@@ -81,6 +81,7 @@ func (m *Model) bundle() ([]byte, error) {
 	}
 	for _, t := range []*table{
 		newTable(json.RawMessage(head)), pieces.columns(newTable(nil)), allocs.columns(newTable(nil)), calls.table(), m.places(0, 0, 0, 0),
+		m.chainsTable(),
 	} {
 		body, err := t.bytes()
 		if err != nil {

@@ -41,6 +41,7 @@ type Model struct {
 	read    uint64
 	done    bool
 	failed  error
+	chains  *chains // nil: not found yet
 
 	// What is kept at most, and what was done for that (coarse.go): resolutions in ns, 0 where nothing was coarsened.
 	most          most
@@ -139,7 +140,7 @@ func (m *Model) thread(id trace.ThreadID) (int32, *thread) {
 // batch is how many events are read between two moments at which queries are answered.
 const batch = 16 << 10
 
-// Read reads the whole recording. It ends early with ctx, and gives that to nobody as an answer: a Model whose reading
+// Read reads the whole recording, and then looks for chains of waits in it. It ends early with ctx, and gives that to nobody as an answer: a Model whose reading
 // failed says so in its [Model.About].
 func (m *Model) Read(ctx context.Context) error {
 	r := newReader(m)
@@ -179,6 +180,9 @@ func (m *Model) Read(ctx context.Context) error {
 	m.doubt.LateNs = max(0, m.doubt.LateNs-m.doubt.SharedNs)
 	m.done, m.failed = true, errors.Join(err, cerr)
 	m.mu.Unlock()
+	if err := m.findChains(ctx); err != nil {
+		return err
+	}
 	return m.failed
 }
 

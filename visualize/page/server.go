@@ -169,6 +169,8 @@ func (s *Server) answer(r *http.Request, what string) ([]byte, string, error) {
 		if q.err == nil {
 			t, err = s.m.chart(ctx, sel, int(max(1, min(cols, 8192))))
 		}
+	case "chains":
+		t = s.m.chainsTable()
 	case "slowest":
 		sel, turns, n := q.selection(), q.number("turns") != 0, q.number("n")
 		if q.err == nil {

@@ -52,6 +52,9 @@ func StateOf(k trace.Kind, h trace.HookInfo, lock bool) State {
 		}
 		return Signaled
 	}
+	if h.Class == "WAKE" { // it lets others go on, and had to wait for that
+		return Signaled
+	}
 	name := strings.Trim(strings.TrimSuffix(h.Name, "_chk"), "_")
 	switch {
 	case strings.HasPrefix(name, "wait"), strings.HasPrefix(name, "sig"), strings.HasPrefix(name, "sem"),

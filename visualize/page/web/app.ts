@@ -1,11 +1,13 @@
 // What every view gets.
 
-import type { Store } from "./store.js";
+import type { Chains, Store } from "./store.js";
 import type { Shared } from "./state.js";
 
 export interface App {
   store: Store;
   shared: Shared;
+  /** What waits were spent on; null until it is found. */
+  chains: Chains | null;
   /** Shows a piece or an edge at the side; null closes. */
   detail(content: Node | null): void;
   /** Runs a question; failures are shown, and of several under one name only the latest counts. */

@@ -12,8 +12,11 @@ export interface Selected {
   end: number;
 }
 
-/** drawArrows draws from who let go to who waited: those of the widest waits, so that they stay few. at is each lane's middle. */
-export function drawArrows(p: Plot, canvas: Canvas, rows: Rows, at: Map<number, number>, s: Selected | null): void {
+/**
+ * drawArrows draws from who let go to who waited: those of the widest waits, so that they stay few. at is each lane's middle. Where
+ * they are many, those of thread `near`, under the pointer, stand out (-1: of none).
+ */
+export function drawArrows(p: Plot, canvas: Canvas, rows: Rows, at: Map<number, number>, s: Selected | null, near: number): void {
   const { from, to } = p.app.shared.state;
   const per = p.plotWidth() / (to - from);
   const list: number[] = [];
@@ -36,7 +39,8 @@ export function drawArrows(p: Plot, canvas: Canvas, rows: Rows, at: Map<number, 
     const x1 = p.x(rows.start[i] + rows.value[i]);
     const y1 = at.get(rows.thread[i])!;
     if (y0 === y1) continue;
-    g.globalAlpha = chosen ? 1 : (rows.state[i] === locked ? 0.75 : 0.3) * (list.length > 40 ? 0.7 : 1);
+    const mine = near >= 0 && (rows.thread[i] === near || rows.releaser[i] - 1 === near);
+    g.globalAlpha = chosen ? 1 : mine ? 0.9 : (rows.state[i] === locked ? 0.75 : 0.3) * Math.max(0.3, Math.min(1, 24 / list.length));
     g.strokeStyle = g.fillStyle = ink("arrow");
     g.lineWidth = chosen ? 2.5 : 1.2;
     g.setLineDash(rows.flags[i] & 512 ? [] : [4, 3]);

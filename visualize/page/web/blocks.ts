@@ -5,6 +5,7 @@ import type { App, View } from "./app.js";
 import { locked, looks, signaled } from "./colours.js";
 import { fill, h, s, table } from "./dom.js";
 import { count, duration, percent, short, whole } from "./format.js";
+import { chainList, deadlockList, doingList, holdingOf } from "./chains.js";
 import { stackList } from "./piece.js";
 import type { Rows } from "./store.js";
 import { heaviest, where } from "./summary.js";
@@ -90,7 +91,9 @@ export class Blocks implements View {
     }
     const edge = this.app.shared.option("edge", "");
     const chosen = use.filter((i) => this.matches(rows, i, edge));
-    fill(this.body, this.graph(rows, use, edge), this.behind(rows, chosen.length > 0 ? chosen : use, edge), this.list(rows, use));
+    const found = this.app.chains;
+    fill(this.body, found && deadlockList(this.app, found), this.graph(rows, use, edge),
+      this.behind(rows, chosen.length > 0 ? chosen : use, edge), found && chainList(this.app, found, !kinds.has(signaled), edge), this.list(rows, use));
   }
 
   private blocker(rows: Rows, i: number): number {
@@ -192,7 +195,7 @@ export class Blocks implements View {
       for (const p of m.values()) {
         const name = p.id === others ? "others" : names[k](p.id);
         const id = `${letters[k]}${p.id}`;
-        const g = s("g", { class: "spot", tabindex: p.id === others ? undefined : "0", role: "button", "aria-label": `${name}, ${duration(p.ns)}`, on: {
+        const g = s("g", { class: "spot", "data-id": id, "data-ns": p.ns, tabindex: p.id === others ? undefined : "0", role: "button", "aria-label": `${name}, ${duration(p.ns)}`, on: {
           click: () => p.id !== others && this.pick(id), keydown: (e: KeyboardEvent) => e.key === "Enter" && p.id !== others && this.pick(id) } });
         g.append(s("rect", { x: column[k] - half, y: p.y, width: 2 * half, height: p.h, rx: 3, class: k === 1 ? "object" : "thread" }));
         const side = k === 0 ? -1 : 1;
@@ -236,8 +239,18 @@ export class Blocks implements View {
           h("div", {}, h("h3", {}, b >= 0 ? `${this.app.threadName(b)} ${rows.state[i] === locked ? "had it" : "let it go on"}` : "who had it is not known"),
             h("p", { class: "soft" }, rows.releaseSite[i] ? "and let go in" : "where it let go was not recorded",
               rows.releaser[i] > 0 && rows.releaser[i] - 1 !== b ? `; ${this.app.threadName(rows.releaser[i] - 1)} was the last to have it` : ""),
-            rows.releaseSite[i] ? stackList(this.app, rows.releaseSite[i], 8) : null));
+            rows.releaseSite[i] ? stackList(this.app, rows.releaseSite[i], 8) : null),
+          this.holder(rows, i));
       }));
+  }
+
+  /** holder tells where the lock had been taken and what its holder did meanwhile, where that is known. */
+  private holder(rows: Rows, i: number): HTMLElement | null {
+    const x = holdingOf(this.app.chains, rows, i);
+    if (!x) return null;
+    return h("div", {},
+      x.doing.length > 0 && h("div", {}, h("h3", {}, "Meanwhile the holder was"), doingList(this.app, x)),
+      x.taken > 0 && h("div", {}, h("h3", {}, "It had taken it in"), stackList(this.app, x.taken, 8)));
   }
 
   private list(rows: Rows, use: number[]): HTMLElement {

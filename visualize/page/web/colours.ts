@@ -78,7 +78,17 @@ function hash(s: string): number {
   return x >>> 0;
 }
 
-const hues = [28, 205, 152, 275, 345, 182, 78, 232, 12, 310];
+// Modules take these in the order in which the recording meets them: hues that no state has, the program's own first. The
+// system's libraries, and the recorder's, are all in one grey, so that what is the program's stands out.
+const hues = [262, 24, 184, 330, 92, 224, 290, 48, 150, 352];
+const hueOf = new Map<string, number>();
+const system = /^(agent|libc|libpthread|libm|libdl|librt|ld|ld-linux.*|libstdc\+\+|libgcc_s|linux-vdso)[.-]|^\[/;
+
+/** meet gives a module its colour. */
+export function meet(module: string | undefined): void {
+  const m = module ?? "";
+  if (m !== "" && !system.test(m) && !hueOf.has(m)) hueOf.set(m, hues[hueOf.size % hues.length]);
+}
 
 /** ofFrame is a function's colour: the hue says which module it is from, the shade tells neighbours apart. */
 export function ofFrame(name: string, module: string | undefined): string {
@@ -86,9 +96,11 @@ export function ofFrame(name: string, module: string | undefined): string {
   const key = `${module}\0${name}`;
   let c = known.get(key);
   if (c === undefined) {
-    const h = hues[hash(module ?? "") % hues.length] + (hash(name) % 9) * 2 - 8;
+    const hue = hueOf.get(module ?? "");
+    const h = (hue ?? 214) + (hash(name) % 9) * 2 - 8;
     const l = (hash(name) >>> 8) % 5;
-    c = dark() ? `hsl(${h} 32% ${34 + l * 2.2}%)` : `hsl(${h} 62% ${79 + l * 2}%)`;
+    const s = hue === undefined ? 12 : dark() ? 30 : 58;
+    c = dark() ? `hsl(${h} ${s}% ${34 + l * 2.2}%)` : `hsl(${h} ${s}% ${79 + l * 2}%)`;
     known.set(key, c);
   }
   return c;

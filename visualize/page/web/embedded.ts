@@ -3,7 +3,7 @@
 
 import { ready } from "./colours.js";
 import { decode, type Table } from "./table.js";
-import { allThreads, callsOf, rowsOf, Places, type About, type Calls, type Chart, type Rows, type Slow, type Store } from "./store.js";
+import { allThreads, callsOf, rowsOf, Places, type About, type Calls, type Chains, type Chart, type Rows, type Slow, type Store } from "./store.js";
 
 /** ranges finds where each thread's rows begin; rows come in order of threads. */
 function ranges(thread: Uint32Array, n: number): Uint32Array {
@@ -51,6 +51,7 @@ export class Embedded implements Store {
   private pieces: Rows;
   private allocs: Rows;
   private spans: Calls;
+  private found: Chains;
   private firstPiece: Uint32Array;
   private firstAlloc: Uint32Array;
   private firstSpan: Uint32Array;
@@ -61,6 +62,8 @@ export class Embedded implements Store {
     this.allocs = rowsOf(tables[2]);
     this.spans = callsOf(tables[3]);
     this.places.add(tables[4]);
+    this.found = tables[5].info as Chains;
+    this.places.better = this.found.names;
     const n = this.about.threads.length;
     this.firstPiece = ranges(this.pieces.thread, n);
     this.firstAlloc = ranges(this.allocs.thread, n);
@@ -195,6 +198,10 @@ export class Embedded implements Store {
       seen, thread: Uint32Array.from(best, (x) => x.thread), start: Float64Array.from(best, (x) => x.start),
       dur: Float64Array.from(best, (x) => x.dur),
     };
+  }
+
+  async chains(): Promise<Chains> {
+    return this.found;
   }
 
   private turns(t: number, from: number, to: number, name: string, found: { thread: number; start: number; dur: number }[]): void {

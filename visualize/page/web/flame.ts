@@ -5,7 +5,7 @@ import { dark, ink, ofFrame } from "./colours.js";
 import { Canvas, ellipsis, fill, h, table } from "./dom.js";
 import { bytes, count, duration, percent, short, whole } from "./format.js";
 import type { Rows } from "./store.js";
-import { build, children, compare, functions, values, type Node, type Order, type Value } from "./tree.js";
+import { build, children, compare, functions, values, type Line, type Node, type Order, type Value } from "./tree.js";
 
 const rowHeight = 19;
 
@@ -26,7 +26,7 @@ export class Flame implements View {
   private tip = h("div", { class: "tip", hidden: true });
   private status = h("span", { class: "soft" });
   private rows: Rows | null = null;
-  private base: { rows: Rows; title: string } | null = null;
+  private base: { rows: Rows; key: string } | null = null; // what is compared with; the address says which selection it is
   private asked = "";
   private root: Node | null = null;
   private focus: Node | null = null;
@@ -68,6 +68,7 @@ export class Flame implements View {
   update(what: Set<string>): void {
     const byThread = this.app.shared.option("by", "") === "thread";
     const key = `${this.app.shared.key()}|${byThread}|${this.app.store.about.read}`;
+    this.askBase(byThread, what.has("data"));
     this.toolbar();
     if (key !== this.asked || what.has("data")) {
       this.asked = key;
@@ -79,6 +80,30 @@ export class Flame implements View {
     } else {
       this.grow();
     }
+  }
+
+  /** baseline is the selection that is kept to compare with. */
+  private baseline(): { from: number; to: number; threads: number[] | null } | null {
+    const m = /^(\d+)-(\d+)(?:-([\d.]+))?$/.exec(this.app.shared.option("base", ""));
+    if (!m || +m[2] <= +m[1]) return null;
+    const known = this.app.store.about.threads.length;
+    const threads = m[3]?.split(".").map(Number).filter((t) => t < known);
+    return { from: +m[1], to: Math.min(+m[2], this.app.store.about.length), threads: threads && threads.length > 0 ? threads : null };
+  }
+
+  private askBase(byThread: boolean, again: boolean): void {
+    const b = this.baseline();
+    if (!b || b.to <= b.from) {
+      this.base = null;
+      return;
+    }
+    const key = `${this.app.shared.option("base", "")}|${byThread}|${this.app.store.about.read}`;
+    if (this.base?.key === key && !again) return;
+    this.app.ask("baseline", () => this.app.store.sums(b.threads, b.from, b.to, byThread, false), (rows) => {
+      this.base = { rows, key };
+      this.grow();
+      this.toolbar();
+    });
   }
 
   private select(name: string, label: string, options: [string, string][], now: string, otherwise: string): HTMLElement {
@@ -100,7 +125,7 @@ export class Flame implements View {
       this.select("order", "Order", [["heavy", "heaviest first"], ["time", "first seen first"], ["name", "by name"]], s.option("order", "heavy"), "heavy"),
       h("button", { type: "button", "aria-pressed": String(s.option("invert", "") === "1"), on: { click: () => this.invert() } }, "Inverted"),
       h("button", { type: "button", title: "compare other selections with this one", on: { click: () => this.keepBase() } }, this.base ? "New baseline" : "Compare: keep as baseline"),
-      this.base && h("button", { type: "button", on: { click: () => { this.base = null; this.update(new Set()); } } }, `Drop baseline (${this.base.title})`),
+      this.base && h("button", { type: "button", on: { click: () => this.app.shared.choose("base", null) } }, `Drop baseline (${this.baseTitle()})`),
       this.focus && this.focus !== this.root && h("button", { type: "button", on: { click: () => this.focusOn(this.root) } }, "Reset focus"),
       this.status,
     );
@@ -112,10 +137,16 @@ export class Flame implements View {
   }
 
   private keepBase(): void {
-    if (!this.rows) return;
-    const [a, b] = this.app.shared.range();
-    this.base = { rows: this.rows, title: `${duration(b - a)} at +${duration(a)}` };
-    this.update(new Set());
+    const [a, b] = this.app.shared.range().map(Math.round);
+    const { threads } = this.app.shared.state;
+    this.app.shared.choose("base", `${a}-${b}${threads ? `-${threads.join(".")}` : ""}`);
+  }
+
+  private baseTitle(): string {
+    const b = this.baseline();
+    if (!b) return "";
+    const who = b.threads === null ? "" : b.threads.length === 1 ? ` of ${this.app.threadName(b.threads[0])}` : ` of ${b.threads.length} threads`;
+    return `${duration(b.to - b.from)} at +${duration(b.from)}${who}`;
   }
 
   private grow(): void {
@@ -139,7 +170,8 @@ export class Flame implements View {
     this.focus = focus;
     this.cursor = null;
     this.layout();
-    this.list(shape.inverted ? build(this.rows, places, { ...shape, inverted: false }) : this.root);
+    const upright = { ...shape, inverted: false };
+    this.list(shape.inverted ? build(this.rows, places, upright) : this.root, this.base && build(this.base.rows, places, upright));
     this.toolbar();
   }
 
@@ -257,21 +289,28 @@ export class Flame implements View {
     this.tip.style.top = `${Math.min(e.clientY - box.top + 16, box.height - 90)}px`;
   }
 
-  private list(root: Node): void {
+  private list(root: Node, base: Node | null): void {
     const lines = functions(root).slice(0, 200);
+    const before = new Map<string, number>();
+    if (base) for (const l of functions(base)) before.set(`${l.name} ${l.module ?? ""}`, l.self);
+    const scale = base && base.total > 0 ? root.total / base.total : 0;
+    const change = (l: Line): string => {
+      const by = l.self - (before.get(`${l.name} ${l.module ?? ""}`) ?? 0) * scale;
+      return Math.abs(by) < root.total / 2000 ? "" : `${by > 0 ? "+" : "−"}${percent(Math.abs(by), root.total)}`;
+    };
     fill(
       this.side,
       h("h2", {}, "Functions"),
       lines.length === 0
         ? h("p", { class: "soft" }, "none")
         : table(
-            ["self", "", "total", "", "function"],
+            ["self", "", ...(base ? ["change"] : []), "total", "", "function"],
             lines.map((l) => [
-              l.self > 0 ? this.format(l.self) : "", l.self > 0 ? percent(l.self, root.total) : "", this.format(l.total), percent(l.total, root.total),
+              l.self > 0 ? this.format(l.self) : "", l.self > 0 ? percent(l.self, root.total) : "", ...(base ? [change(l)] : []), this.format(l.total), percent(l.total, root.total),
               h("button", { type: "button", class: "link", title: whole(l.name), on: { click: () => this.app.shared.set({ find: l.name }) } }, short(l.name)),
             ]),
-            [0, 1, 2, 3],
-            "Functions by the weight of their own code in the selection",
+            base ? [0, 1, 2, 3, 4] : [0, 1, 2, 3],
+            base ? "Functions by the weight of their own code in the selection, and by how much of all that differs from the baseline" : "Functions by the weight of their own code in the selection",
           ),
     );
   }

@@ -78,6 +78,8 @@ export function short(name: string): string {
 
 function shortened(name: string): string {
   if (name.length > 400) return name.slice(0, 400);
+  const address = /^(\S{13,})(\+0x[0-9a-f]+)$/.exec(name); // of a module: where in it says more than the module's whole name
+  if (address) return `${address[1].slice(0, 11)}…${address[2]}`;
   let n = name.replace(/::h[0-9a-f]{16}$/, "");
   let out = "";
   let depth = 0;

@@ -12,7 +12,7 @@ import { Overview } from "./overview.js";
 import { Gone, Remote } from "./remote.js";
 import { SlowView } from "./slow.js";
 import { Shared, type State, type ViewName } from "./state.js";
-import type { Store } from "./store.js";
+import type { Chains, Store } from "./store.js";
 import { Timeline } from "./timeline.js";
 import { Trust } from "./trust.js";
 
@@ -26,6 +26,7 @@ const names: [ViewName, string][] = [
 
 class Page implements App {
   readonly shared: Shared;
+  chains: Chains | null = null;
   private views: Record<ViewName, View>;
   private timeline: Timeline;
   private overview: Overview;
@@ -71,10 +72,11 @@ class Page implements App {
     });
     this.theme(localTheme());
     this.update(new Set(["view", "data"]));
-    if (!about.done) void this.follow();
+    if (about.chained) this.askChains();
+    else void this.follow();
   }
 
-  /** follow asks how far the server has read, until it has read everything. */
+  /** follow asks how far the server has read, until it has read everything and found what waits were spent on. */
   private async follow(): Promise<void> {
     for (let wait = 150; ; wait = Math.min(2000, wait * 1.5)) {
       await new Promise((r) => setTimeout(r, wait));
@@ -87,8 +89,18 @@ class Page implements App {
       }
       if (this.shared.state.to === end) this.shared.window(this.shared.state.from, this.store.about.length);
       this.update(new Set(["data"]));
-      if (this.store.about.done) return;
+      if (this.store.about.chained) {
+        this.askChains();
+        return;
+      }
     }
+  }
+
+  private askChains(): void {
+    this.ask("chains", () => this.store.chains(), (chains) => {
+      this.chains = chains;
+      this.update(new Set(["data"])); // objects may have better names now
+    });
   }
 
   threadName(i: number): string {

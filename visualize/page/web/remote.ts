@@ -1,7 +1,7 @@
 // Answers from the server that showed the page.
 
 import { decode, type Table } from "./table.js";
-import { callsOf, rowsOf, Places, type About, type Calls, type Chart, type Rows, type Slow, type Store } from "./store.js";
+import { callsOf, rowsOf, Places, type About, type Calls, type Chains, type Chart, type Rows, type Slow, type Store } from "./store.js";
 
 function highest(c: Uint32Array): number {
   let h = 0;
@@ -27,9 +27,9 @@ export class Remote implements Store {
 
   async refresh(): Promise<boolean> {
     const read = this.about.read;
-    const done = this.about.done;
+    const { done, chained } = this.about;
     this.about = (await (await get("about", {})).json()) as About;
-    return this.about.read !== read || this.about.done !== done;
+    return this.about.read !== read || this.about.done !== done || this.about.chained !== chained;
   }
 
   async lanes(threads: number[], from: number, to: number, res: number): Promise<Rows> {
@@ -56,6 +56,14 @@ export class Remote implements Store {
   async slowest(threads: number[] | null, from: number, to: number, name: string, turns: boolean, n: number): Promise<Slow> {
     const t = await ask("slowest", { ...range(from, to), name, turns: +turns, n, threads: threads?.join(",") ?? "" });
     return { seen: (t.info as { seen: number }).seen, ...t.columns } as unknown as Slow;
+  }
+
+  async chains(): Promise<Chains | null> {
+    const c = (await ask("chains", {})).info as Chains | null;
+    if (!c) return null;
+    await this.learn(); // the places of chains
+    this.places.better = c.names;
+    return c;
   }
 
   private async named(t: Table): Promise<Rows> {

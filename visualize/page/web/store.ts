@@ -1,6 +1,7 @@
 // What the views ask, whoever answers: the server that holds the recording (remote.ts), or the data in an exported
 // file (embedded.ts). Times are ns since the recording's start; threads are indices into about.threads.
 
+import { meet } from "./colours.js";
 import type { Table } from "./table.js";
 
 export interface Thread {
@@ -47,6 +48,7 @@ export interface About {
   events: number;
   done: boolean;
   failed?: string;
+  chained: boolean; // chains were looked for
   resolution: number;
 }
 
@@ -99,6 +101,57 @@ export interface Frame {
   a?: boolean; // an address
 }
 
+/** Chains are what waits of the whole recording were spent on: chains.go. Threads are + 1, 0 none. */
+export interface Chains {
+  chains: Chain[];
+  rest: { chains: number; ns: number }[]; // left out: of waits for locks, of others
+  holding: Holding[];
+  deadlocks: { since: number; until: number; threads: Link[] }[];
+  inversions: { outer: number; inner: number; thread: number; site: number; count: number }[][];
+  names: string[]; // of objects from 1 on; "": there is none better
+  unfollowed: number;
+}
+
+export interface Chain {
+  ns: number;
+  longest: number;
+  count: number;
+  lock: boolean;
+  links: Link[]; // the first is the wait itself
+  end: Activity;
+}
+
+export interface Link {
+  thread: number;
+  site: number;
+  in: string;
+  object: number;
+  kind: string;
+}
+
+/** Activity is what somebody did while others waited. */
+export interface Activity {
+  act: string;
+  state: number;
+  in?: string;
+  thread?: number;
+  site?: number;
+  object?: number;
+  ns?: number;
+}
+
+export interface Holding {
+  thread: number;
+  site: number;
+  object: number;
+  owner: number;
+  releaser: number;
+  ns: number;
+  count: number;
+  taken: number; // site
+  doing: Activity[];
+}
+
 /** Places names what sites, frames and objects stand for. It grows. */
 export class Places {
   site: number[] = []; // to its node
@@ -106,13 +159,17 @@ export class Places {
   frame: number[] = []; // of a node
   frames: Frame[] = [];
   objects: { n: string; k: string }[] = [{ n: "", k: "" }];
+  better: string[] = []; // names of objects from 1 on that are found with chains; "": none
 
   add(t: Table): void {
     const info = t.info as { frames: Frame[]; objects: { n: string; k: string }[] };
     for (const x of t.columns.site as Uint32Array) this.site.push(x);
     for (const x of t.columns.parent as Uint32Array) this.parent.push(x);
     for (const x of t.columns.frame as Uint32Array) this.frame.push(x);
-    for (const x of info.frames) this.frames.push(x);
+    for (const x of info.frames) {
+      this.frames.push(x);
+      meet(x.m);
+    }
     for (const x of info.objects) this.objects.push(x);
   }
 
@@ -136,9 +193,15 @@ export class Places {
     return up === 0 ? "" : this.frames[this.frame[up]].n;
   }
 
+  /** called is an object's name, where it has one that is not an address alone. */
+  called(id: number): string {
+    const n = this.better[id - 1] || this.objects[id]?.n || "";
+    return n.startsWith("0x") ? "" : n;
+  }
+
   object(id: number): string {
     const o = this.objects[id];
-    return id === 0 || !o ? "" : o.k === "descriptor" ? o.n : `${o.k} ${o.n}`;
+    return id === 0 || !o ? "" : (this.better[id - 1] || (o.k === "descriptor" ? o.n : `${o.k} ${o.n}`));
   }
 }
 
@@ -154,6 +217,8 @@ export interface Store {
   calls(threads: number[], from: number, to: number, res: number): Promise<Calls>;
   chart(threads: number[] | null, from: number, to: number, cols: number): Promise<Chart>;
   slowest(threads: number[] | null, from: number, to: number, name: string, turns: boolean, n: number): Promise<Slow>;
+  /** chains of the whole recording; null while they are being looked for. */
+  chains(): Promise<Chains | null>;
 }
 
 export function rowsOf(t: Table): Rows {

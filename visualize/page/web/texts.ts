@@ -21,7 +21,7 @@ export function pieceTexts(p: Plot, g: CanvasRenderingContext2D, rows: Rows, r: 
     if (b - a < 26) continue;
     const s = rows.state[i];
     if (rows.count[i] > 1 && s === off) continue;
-    const place = (s === locked || s === signaled) && named(places.objects[rows.object[i]]?.n) ? places.objects[rows.object[i]].n : places.leaf(rows.site[i]);
+    const place = ((s === locked || s === signaled) && places.called(rows.object[i])) || places.leaf(rows.site[i]);
     const text = ellipsis(g, short(place), b - a - 10);
     g.fillStyle = looks[s].text;
     if (text) g.fillText(text, a + 5, y + stripHeight / 2 + 0.5);
@@ -64,9 +64,4 @@ export function label(p: Plot, g: CanvasRenderingContext2D, l: { thread: number;
     g.fillStyle = ink("accent");
     g.fillRect(0, y, 3, stripHeight);
   }
-}
-
-/** named says whether an object has a name, rather than an address alone. */
-function named(name: string | undefined): boolean {
-  return name !== undefined && name !== "" && !name.startsWith("0x");
 }

@@ -2,7 +2,7 @@
 
 import type { App, View } from "./app.js";
 import { drawArrows, type Selected } from "./arrows.js";
-import { depthOf, drawCalls } from "./calls.js";
+import { depthsOf, drawCalls } from "./calls.js";
 import { chartHeight, type Charted, drawCharts, rulerHeight } from "./charts.js";
 import { ink, looks, off, ready, running } from "./colours.js";
 import { Canvas, fill, h } from "./dom.js";
@@ -26,6 +26,7 @@ interface Lane {
   open: boolean;
   depth: number; // rows of calls
   skip: number; // outer calls that are always the same
+  deeper: number; // rows below that would be almost empty
 }
 
 export class Timeline implements View, Plot {
@@ -73,10 +74,12 @@ export class Timeline implements View, Plot {
     const open = this.opened(threads);
     let y = gap;
     this.lanes = threads.map((thread) => {
-      const lane: Lane = { thread, y, open: open.has(thread), depth: 0, skip: 0 };
+      const lane: Lane = { thread, y, open: open.has(thread), depth: 0, skip: 0, deeper: 0 };
       if (lane.open) {
         const r = this.callsOf.get(thread);
-        [lane.skip, lane.depth] = this.calls && r ? depthOf(this.calls, r) : [0, 1];
+        const { from, to } = this.app.shared.state;
+        const d = this.calls && r ? depthsOf(this.calls, r, to - from) : { skip: 0, rows: 1, deeper: 0 };
+        [lane.skip, lane.depth, lane.deeper] = [d.skip, d.rows, d.deeper];
         y += lane.depth * rowHeight + 4;
       }
       y += stripHeight + gap;
@@ -104,7 +107,7 @@ export class Timeline implements View, Plot {
     this.summary.update(what);
     const box = this.element.getBoundingClientRect();
     if (box.width === 0) return;
-    this.gutter = Math.max(110, Math.min(230, box.width * 0.16));
+    this.gutter = Math.max(140, Math.min(230, box.width * 0.16));
     const width = this.scroller.clientWidth;
     this.charts.fit(width, 3 * chartHeight + rulerHeight);
     this.canvas.fit(width, Math.max(40, this.scroller.clientHeight));
@@ -262,7 +265,7 @@ export class Timeline implements View, Plot {
       if (l.open && this.calls && c) drawCalls(this, this.canvas, this.calls, c, l, y + stripHeight + 3, needle);
     });
     if (this.rows && this.app.shared.option("arrows", "1") !== "0") {
-      drawArrows(this, this.canvas, this.rows, new Map(lanes.map((l) => [l.thread, l.y - top + stripHeight / 2])), this.selected);
+      drawArrows(this, this.canvas, this.rows, new Map(lanes.map((l) => [l.thread, l.y - top + stripHeight / 2])), this.selected, this.hover && this.hover.y >= 0 ? (this.laneAt(this.hover.y)?.thread ?? -1) : -1);
     }
     this.drawPicked(g, this.canvas.height);
     if (this.hover) {
@@ -298,10 +301,15 @@ export class Timeline implements View, Plot {
     g.fillRect(b - 1, 0, 2, height);
   }
 
+  private laneAt(y: number): Lane | undefined {
+    const at = y + this.scroller.scrollTop;
+    return this.lanes.find((l) => at >= l.y - gap / 2 && at < l.y + stripHeight + gap / 2 + l.depth * rowHeight + (l.open ? 4 : 0));
+  }
+
   /** hit finds the lane and piece under a point of the canvas. */
   private hit(x: number, y: number): { lane: Lane; row: number; call: number } | null {
     const at = y + this.scroller.scrollTop;
-    const lane = this.lanes.find((l) => at >= l.y - gap / 2 && at < l.y + stripHeight + gap / 2 + l.depth * rowHeight + (l.open ? 4 : 0));
+    const lane = this.laneAt(y);
     if (!lane) return null;
     const out = { lane, row: -1, call: -1 };
     if (x < this.gutter) return out;
