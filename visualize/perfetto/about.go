@@ -40,7 +40,7 @@ func (w *writer) about(cov map[trace.ThreadID]spans.Coverage) error {
 	add("events", "%d, from %d records", st.Events, st.Records)
 	add("lost", "%d records; %d gaps, %d broken, %d overwritten", st.Lost, st.Gaps, st.Broken, st.Overwritten)
 	if w.stateless {
-		add("states", "left out: a recording of more than %d events has no tracks of what threads did; hbtrace view shows it", maxStated)
+		add("states", "left out, with the call stacks of samples: a recording of more than %d events has no tracks of what threads did; hbtrace view shows it", maxStated)
 	}
 	if !st.Complete {
 		add("incomplete", "the recording was not closed properly: its end may be missing")

@@ -73,14 +73,22 @@ type sequenceState struct {
 	clock   uint64
 	deltaAt uint64 // MONOTONIC of the delta clock
 	track   uint64
-	names   [3]map[uint64]string // categories, event names, annotation names
+	names   map[protowire.Number]map[uint64]string // by field of the interned data: categories, event names, annotation names, …
+	stacks  map[uint64][]uint64                    // interned call stacks
+	frames  map[uint64]uint64                      // interned frames: their functions
+}
+
+type importedSample struct {
+	ts, pid, tid uint64
+	stack        []string
 }
 
 type imported struct {
-	tracks []importedTrack
-	events []importedEvent
-	boot   uint64
-	seqs   map[uint64]*sequenceState
+	tracks  []importedTrack
+	events  []importedEvent
+	samples []importedSample
+	boot    uint64
+	seqs    map[uint64]*sequenceState
 }
 
 // load reads a trace and checks all that a packet relies on.
@@ -90,6 +98,7 @@ func load(data []byte) (*imported, error) {
 		return nil, err
 	}
 	slices.SortStableFunc(im.events, func(a, b importedEvent) int { return cmp.Compare(a.ts, b.ts) })
+	slices.SortStableFunc(im.samples, func(a, b importedSample) int { return cmp.Compare(a.ts, b.ts) })
 	return im, im.check()
 }
 
@@ -146,7 +155,8 @@ func (im *imported) packet(fs []field) error {
 		im.seqs[id.v] = s
 	}
 	if f, ok := first(fs, packetSequenceFlags); ok && f.v&sequenceStateCleared != 0 {
-		*s = sequenceState{cleared: true, clock: clockBoottime, names: [3]map[uint64]string{{}, {}, {}}}
+		*s = sequenceState{cleared: true, clock: clockBoottime, names: map[protowire.Number]map[uint64]string{},
+			stacks: map[uint64][]uint64{}, frames: map[uint64]uint64{}}
 	}
 	if !s.cleared {
 		return fmt.Errorf("sequence %d was not started", id.v)
@@ -195,12 +205,29 @@ func (im *imported) packet(fs []field) error {
 			if err != nil {
 				return err
 			}
-			m := s.names[x.num-1]
+			switch x.num {
+			case internedMappings:
+				continue
+			case internedFrames:
+				fn, _ := first(kv, frameFunction)
+				s.frames[kv[0].v] = fn.v
+				continue
+			case internedCallstacks:
+				for _, f := range kv[1:] {
+					s.stacks[kv[0].v] = append(s.stacks[kv[0].v], f.v)
+				}
+				continue
+			}
+			m := s.names[x.num]
+			if m == nil {
+				m = map[uint64]string{}
+				s.names[x.num] = m
+			}
 			if old, ok := m[kv[0].v]; ok {
 				return fmt.Errorf("interned %d %q twice", kv[0].v, old)
 			}
 			m[kv[0].v] = string(kv[1].b)
-			if !utf8.Valid(kv[1].b) || len(kv[1].b) == 0 {
+			if !utf8.Valid(kv[1].b) && x.num != internedBuildIDs || len(kv[1].b) == 0 && x.num != internedTexts {
 				return fmt.Errorf("name %q", kv[1].b)
 			}
 		}
@@ -209,8 +236,11 @@ func (im *imported) packet(fs []field) error {
 		return im.descriptor(f.b)
 	}
 	f, ok := first(fs, packetTrackEvent)
+	sample := false
 	if !ok {
-		return nil
+		if f, sample = first(fs, packetPerfSample); !sample {
+			return nil
+		}
 	}
 	ts, ok := first(fs, packetTimestamp)
 	if !ok {
@@ -230,7 +260,40 @@ func (im *imported) packet(fs []field) error {
 	default:
 		return fmt.Errorf("clock %d", clock)
 	}
+	if sample {
+		return im.sample(s, e.ts, f.b)
+	}
 	return im.event(s, e, f.b)
+}
+
+// sample takes a call stack: its functions, root first.
+func (im *imported) sample(s *sequenceState, ts uint64, b []byte) error {
+	fs, err := fields(b)
+	if err != nil {
+		return err
+	}
+	x := importedSample{ts: ts}
+	for _, f := range fs {
+		switch f.num {
+		case samplePID:
+			x.pid = f.v
+		case sampleTID:
+			x.tid = f.v
+		case sampleCallstack:
+			for _, id := range s.stacks[f.v] {
+				fn, ok := s.names[internedFunctions][s.frames[id]]
+				if !ok {
+					return fmt.Errorf("frame %d of call stack %d is not defined", id, f.v)
+				}
+				x.stack = append(x.stack, fn)
+			}
+		}
+	}
+	if len(x.stack) == 0 {
+		return fmt.Errorf("a sample without a call stack at %d", ts)
+	}
+	im.samples = append(im.samples, x)
+	return nil
 }
 
 func (im *imported) descriptor(b []byte) error {
@@ -286,7 +349,7 @@ func (im *imported) event(s *sequenceState, e importedEvent, b []byte) error {
 	if err != nil {
 		return err
 	}
-	known := func(kind int, iid uint64) (string, error) {
+	known := func(kind protowire.Number, iid uint64) (string, error) {
 		n, ok := s.names[kind][iid]
 		if !ok {
 			return "", fmt.Errorf("iid %d of kind %d is not defined", iid, kind)
@@ -300,9 +363,9 @@ func (im *imported) event(s *sequenceState, e importedEvent, b []byte) error {
 		case eventTrack:
 			e.track = f.v
 		case eventNameIID:
-			e.name, err = known(1, f.v)
+			e.name, err = known(internedNames, f.v)
 		case eventCategoryIID:
-			e.cat, err = known(0, f.v)
+			e.cat, err = known(internedCategories, f.v)
 		case eventFlow:
 			e.starts = append(e.starts, f.v)
 		case eventFlowTerminate:
@@ -316,7 +379,7 @@ func (im *imported) event(s *sequenceState, e importedEvent, b []byte) error {
 			}
 			k := string(kv[0].b)
 			if kv[0].num == annotationNameIID {
-				if k, err = known(2, kv[0].v); err != nil {
+				if k, err = known(internedAnnotations, kv[0].v); err != nil {
 					return err
 				}
 			}
@@ -329,6 +392,10 @@ func (im *imported) event(s *sequenceState, e importedEvent, b []byte) error {
 				v = fmt.Sprintf("%#x", kv[1].v)
 			case annotationString:
 				v = string(kv[1].b)
+			case annotationStringIID:
+				if v, err = known(internedTexts, kv[1].v); err != nil {
+					return err
+				}
 			}
 			e.anns = append(e.anns, k+"="+v)
 		default:
@@ -430,6 +497,9 @@ func (im *imported) text(start uint64) string {
 			fmt.Fprintf(&b, " >flow%v", e.ends)
 		}
 		b.WriteByte('\n')
+	}
+	for _, x := range im.samples {
+		fmt.Fprintf(&b, "%.4f sample of %d/%d %s\n", float64(x.ts-start)/1e6, x.pid, x.tid, strings.Join(x.stack, ";"))
 	}
 	return b.String()
 }

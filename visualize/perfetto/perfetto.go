@@ -10,6 +10,8 @@
 //   - An arrow goes between two instants: the release on the releaser's track, and "woken by" at the very end of the
 //     wait. Bound to the wait itself it would point back in time, to the wait's beginning.
 //   - Time that nobody observed has no slice.
+//   - Samples of CPU time are there a second time as call stacks, as Perfetto's own profiler has them, so that what shows
+//     flame graphs of a selection can.
 //
 // Memory is bounded by the live threads and the recording's tables; events are read once and not kept, but for waits,
 // calls and samples while the ends of chains are found (package blame bounds them), and the
@@ -44,18 +46,21 @@ type Options struct {
 	maxStated uint64 // for tests; 0: the constant
 }
 
-// maxStated is how many events a recording may have for its threads to get tracks of their states: these make a trace half as
-// large again, and one of so many events is at the limit of what can be looked at.
+// maxStated is how many events a recording may have for its threads to get tracks of their states, and call stacks of their
+// samples: these make a trace half as large again, and one of so many events is at the limit of what can be looked at.
 const maxStated = 2_000_000
 
 // Packets are written, and deflated, in batches of about this size.
 const batchBytes = 256 << 10
 
 // Sequence ids: of thread n, which may be 0 in odd recordings. They are small where it is: each packet has one.
-const mainSequence = 1
+const (
+	mainSequence    = 1
+	samplesSequence = 2
+)
 
-func threadSequence(id trace.ThreadID) uint32 { return 2*uint32(id) + 2 }
-func statesSequence(id trace.ThreadID) uint32 { return 2*uint32(id) + 3 }
+func threadSequence(id trace.ThreadID) uint32 { return 2*uint32(id) + 4 }
+func statesSequence(id trace.ThreadID) uint32 { return 2*uint32(id) + 5 }
 
 type writer struct {
 	o        Options
@@ -72,6 +77,7 @@ type writer struct {
 	hooks    map[trace.HookID]*hook
 	chains   *blame.Result // nil: not asked
 	states   map[trace.ThreadID]*states
+	samples  samples
 	locking  *weigh.Locking
 
 	stateKinds map[stateKey]weigh.State
@@ -129,6 +135,9 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 		}
 		if !x.stateless {
 			if err := x.does(e); err != nil {
+				return err
+			}
+			if err := x.sample(e); err != nil {
 				return err
 			}
 		}

@@ -159,7 +159,7 @@ voluntary context switches | 300`
 	}
 }
 
-// TestManyEvents: a long recording has no tracks of states, and says so.
+// TestManyEvents: a long recording has no tracks of states and no call stacks, and says so.
 func TestManyEvents(t *testing.T) {
 	src := synthetic.Demo()
 	src.Stats().Events = 34
@@ -169,7 +169,7 @@ func TestManyEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := im.text(0)
-		if strings.Contains(got, "[state]") != want || strings.Contains(got, " states=left out") == want {
+		if strings.Contains(got, "[state]") != want || (len(im.samples) > 0) != want || strings.Contains(got, " states=left out") == want {
 			t.Errorf("at most %d events: states %v, want %v", most, !want, want)
 		}
 	}
@@ -184,6 +184,17 @@ func sampled(src trace.Source) (ns int64) {
 		return nil
 	})
 	return ns
+}
+
+// cpuSamples is how many samples of CPU time a recording has.
+func cpuSamples(src trace.Source) (n int) {
+	src.Events(func(e *trace.Event) error {
+		if e.Kind == trace.KindCPU {
+			n += int(e.Count)
+		}
+		return nil
+	})
+	return n
 }
 
 // TestDemoInTraceProcessor asks the real one what it made of the demo.
@@ -269,6 +280,26 @@ func TestDemoInTraceProcessor(t *testing.T) {
 			"what an end says is its slice's",
 			`select s.name, a.display_value from slice s join args a using (arg_set_id) where a.key = 'debug.stacks' and s.name in ('compute', 'inner') order by s.ts`,
 			"compute | 2\ninner | 2\ncompute | 11",
+		},
+		{
+			"time of its own, on a CPU, blocked",
+			`select s.name, s.dur / 1000, group_concat(substr(a.key, 7) || ' ' || (a.int_value / 1000), ', ') from slice s join args a using (arg_set_id)` +
+				` where a.key in ('debug.self_ns', 'debug.cpu_ns', 'debug.blocked_ns') and s.name in ('take', 'work', 'inner') group by s.id order by s.ts, s.id`,
+			"inner | 2000 | cpu_ns 2000\ntake | 1250 | self_ns 250, blocked_ns 1000\nwork | 7500 | self_ns 0, cpu_ns 2000, blocked_ns 5100\n" +
+				"take | 6050 | self_ns 950, blocked_ns 5100\nwork | 950 | self_ns 0",
+		},
+		{
+			"samples as call stacks, each by its thread",
+			`select process.name, thread.name, f.name, m.name, count(*) from perf_sample s join thread using (utid) join process using (upid)
+			 join stack_profile_callsite c on s.callsite_id = c.id join stack_profile_frame f on c.frame_id = f.id join stack_profile_mapping m on f.mapping = m.id
+			 group by upid, utid, f.name order by count(*) desc, f.name`,
+			"app | app | compute | /usr/bin/app | 11\napp | app | inner | /usr/bin/app | 2\nafter | after | main | /usr/bin/after | 2\n" +
+				"app | worker | libodd.so+0x100f | /usr/bin/libodd.so | 1\napp | worker | parse\ufffdname | /usr/bin/app | 1\napp | app | recurse | /usr/bin/app | 1",
+		},
+		{
+			"as many call stacks as samples of CPU time",
+			`select count(*) from perf_sample`,
+			fmt.Sprint(cpuSamples(synthetic.Demo())),
 		},
 		{
 			"functions without a symbol, names that are not UTF-8, loss",

@@ -5,6 +5,7 @@ package perfetto
 
 import (
 	"math"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -40,6 +41,24 @@ func (p *buffer) double(f protowire.Number, v float64) { p.fixed64(f, math.Float
 func (p *buffer) string(f protowire.Number, s string) {
 	p.b = protowire.AppendTag(p.b, f, protowire.BytesType)
 	p.b = protowire.AppendString(p.b, s)
+}
+
+// room is space for n bytes behind the buffer's end, to be filled from its front; took says how much was.
+func (p *buffer) room(n int) []byte {
+	p.b = slices.Grow(p.b, n)
+	return p.b[len(p.b) : len(p.b)+n]
+}
+
+func (p *buffer) took(n int) { p.b = p.b[:len(p.b)+n] }
+
+// putUvarint writes v at b[i] and returns the index behind it.
+func putUvarint(b []byte, i int, v uint64) int {
+	for ; v >= 0x80; v >>= 7 {
+		b[i] = byte(v) | 0x80
+		i++
+	}
+	b[i] = byte(v)
+	return i + 1
 }
 
 // open begins a nested message; close ends it with what open returned.
@@ -78,11 +97,13 @@ const (
 	packetTrackEvent        = 11
 	packetInternedData      = 12
 	packetSequenceFlags     = 13
+	packetPerfSample        = 66
 	packetCompressed        = 50
 	packetTimestampClock    = 58
 	packetDefaults          = 59
 	packetTrackDescriptor   = 60
 	defaultsTrackEvent      = 11
+	defaultsPerfSample      = 12
 	defaultsTimestampClock  = 58
 	trackEventDefaultsTrack = 11
 
@@ -134,9 +155,39 @@ const (
 	annotationString    = 6
 	annotationPointer   = 7
 	annotationName      = 10
+	annotationStringIID = 17
 	internedCategories  = 1
 	internedNames       = 2
 	internedAnnotations = 3
+	internedFunctions   = 5
+	internedFrames      = 6
+	internedCallstacks  = 7
+	internedBuildIDs    = 16
+	internedPaths       = 17
+	internedMappings    = 19
+	internedTexts       = 29 // debug_annotation_string_values
 	internedIID         = 1
 	internedString      = 2
+
+	mappingBuildID   = 2
+	mappingStart     = 4
+	mappingEnd       = 5
+	mappingLoadBias  = 6
+	mappingPath      = 7
+	frameFunction    = 2
+	frameMapping     = 3
+	frameRelPC       = 4
+	frameLine        = 6
+	callstackFrame   = 2
+	samplePID        = 2
+	sampleTID        = 3
+	sampleCallstack  = 4
+	sampleCPUMode    = 5
+	sampleCount      = 6
+	cpuModeUser      = 2
+	sampleTimebase   = 1 // of PerfSampleDefaults
+	timebaseFreq     = 2
+	timebaseCounter  = 4
+	timebaseName     = 10
+	counterTaskClock = 3 // PerfEvents.Counter.SW_TASK_CLOCK
 )

@@ -55,12 +55,15 @@ const (
 	annSpentBy
 	annTaken
 	annThread
+	annSelf
+	annCPU
+	annBlocked
 )
 
 var annotations = [...]string{
 	"stacks", "began", "ended", "object", "object_name", "mutex", "fd", "owner", "releaser", "releaser_certain", "woken_by", "candidates", "chance_percent", "waiter",
 	"duration_ns", "released_ns_before_end", "result", "hook", "outcome", "clipped", "delay_caused_ns", "held_ns", "count",
-	"spent_on", "spent_by", "owner_took_it_in", "thread",
+	"spent_on", "spent_by", "owner_took_it_in", "thread", "self_ns", "cpu_ns", "blocked_ns",
 }
 
 // A name is what a slice is called, as a number until it is interned.
@@ -87,6 +90,9 @@ const (
 
 // maxNames bounds what a sequence interns before it starts afresh: memory per live thread, and two-byte ids.
 const maxNames = 4000 // and below 1<<16
+
+// maxTexts bounds annotations' strings that a sequence interns: what comes after them is written out.
+const maxTexts = 1000
 
 // iids are the names that a sequence has interned. The zero value is empty. Functions, which are nearly all of them, are
 // found in pages by their number: hundreds of threads with thousands of functions each are to fit a cache.
@@ -117,6 +123,14 @@ func (t *iids) of(n name) (uint32, bool) {
 	t.used++
 	*p = uint16(t.used)
 	return uint32(t.used), true
+}
+
+// known is a function's number, 0 where it has none.
+func (t *iids) known(n name) uint32 {
+	if page := int(n / framesPerPage); n&^0xffffffff == nameFrame && page < len(t.pages) && t.pages[page] != nil {
+		return uint32(t.pages[page][n%framesPerPage])
+	}
+	return 0
 }
 
 func (t *iids) other(n name) (uint32, bool) {
@@ -152,11 +166,13 @@ type sequence struct {
 	names    iids
 	cats     uint32 // bit per category that is interned
 	anns     uint32 // bit per annotation name that is interned
+	texts    map[string]uint32
 	pending  struct {
-		name name // to intern; valid where iid != 0
-		iid  uint32
-		cats uint32
-		anns uint32
+		name  name // to intern; valid where iid != 0
+		iid   uint32
+		cats  uint32
+		anns  uint32
+		texts []string // with the last ones of texts' numbers
 	}
 }
 
@@ -164,6 +180,8 @@ type sequence struct {
 func (w *writer) start(s *sequence, at trace.Ns) {
 	s.begun, s.clock, s.cats, s.anns = true, at, 0, 0
 	s.names.clear()
+	clear(s.texts)
+	s.pending.texts = s.pending.texts[:0]
 	p := &w.out
 	pkt := p.open(tracePacket)
 	p.uint(packetSequenceID, uint64(s.id))
@@ -174,12 +192,17 @@ func (w *writer) start(s *sequence, at trace.Ns) {
 	p.close(e)
 	p.uint(defaultsTimestampClock, clockDelta)
 	p.close(d)
-	c := p.open(packetClockSnapshot)
+	w.deltaClock(at)
+	p.close(pkt)
+}
+
+// deltaClock writes where a sequence's own clock begins.
+func (w *writer) deltaClock(at trace.Ns) {
+	c := w.out.open(packetClockSnapshot)
 	w.clockValue(clockDelta, 0, true)
 	w.clockValue(clockMonotonic, uint64(at), false)
 	w.clockValue(clockBoottime, uint64(int64(at)+w.meta.BoottimeOffset), false)
-	p.close(c)
-	p.close(pkt)
+	w.out.close(c)
 }
 
 func (w *writer) clockValue(id, v uint64, incremental bool) {
@@ -200,6 +223,15 @@ func (w *writer) event(s *sequence, at trace.Ns, typ uint64) (pkt, ev int) {
 		w.start(s, at)
 	}
 	p := &w.out
+	pkt = w.packet(s, at)
+	ev = p.open(packetTrackEvent)
+	p.uint(eventType, typ)
+	return pkt, ev
+}
+
+// packet begins a packet of a sequence, to be ended with close.
+func (w *writer) packet(s *sequence, at trace.Ns) (pkt int) {
+	p := &w.out
 	pkt = p.open(tracePacket)
 	switch {
 	case s.absolute:
@@ -212,16 +244,14 @@ func (w *writer) event(s *sequence, at trace.Ns, typ uint64) (pkt, ev int) {
 		p.uint(packetTimestampClock, clockMonotonic)
 	}
 	p.uint(packetSequenceID, uint64(s.id))
-	ev = p.open(packetTrackEvent)
-	p.uint(eventType, typ)
-	return pkt, ev
+	return pkt
 }
 
 // finish ends the packet of event, with the strings that it is the first to use.
 func (w *writer) finish(s *sequence, pkt, ev int) error {
 	p := &w.out
 	p.close(ev)
-	if q := &s.pending; q.iid != 0 || q.cats != 0 || q.anns != 0 {
+	if q := &s.pending; q.iid != 0 || q.cats != 0 || q.anns != 0 || len(q.texts) > 0 {
 		in := p.open(packetInternedData)
 		for i := range categories {
 			if q.cats&(1<<i) != 0 {
@@ -236,8 +266,11 @@ func (w *writer) finish(s *sequence, pkt, ev int) error {
 				w.interned(internedAnnotations, uint64(i+1), annotations[i])
 			}
 		}
+		for i, text := range q.texts {
+			w.interned(internedTexts, uint64(len(s.texts)-len(q.texts)+i+1), text)
+		}
 		p.close(in)
-		q.iid, q.cats, q.anns = 0, 0, 0
+		q.iid, q.cats, q.anns, q.texts = 0, 0, 0, q.texts[:0]
 	}
 	p.close(pkt)
 	return w.flush(false)
@@ -249,6 +282,77 @@ func (w *writer) interned(field protowire.Number, iid uint64, s string) {
 	p.uint(internedIID, iid)
 	p.string(internedString, s)
 	p.close(at)
+}
+
+// note is an annotation of a brief packet: a number, or a string that is interned.
+type note struct {
+	ann  annotation
+	text bool
+	v    uint64
+}
+
+// mostNotes is how many a brief packet may have: it stays shorter than 128 bytes, so that lengths take a byte.
+const mostNotes = 5
+
+// Tags as they are in a packet, where all fields are known.
+const (
+	tagPacket     = tracePacket<<3 | 2
+	tagTimestamp  = packetTimestamp << 3
+	tagSequenceID = packetSequenceID << 3
+	tagTrackEvent = packetTrackEvent<<3 | 2
+	tagType       = eventType << 3
+	tagName       = eventNameIID << 3
+	tagAnnotation = eventAnnotation<<3 | 2
+	tagNoteName   = annotationNameIID << 3
+	tagNoteUint   = annotationUint << 3
+	tagNoteText   = annotationStringIID<<3&0x7f | 0x80 // and a byte more
+	tagNoteText2  = annotationStringIID << 3 >> 7
+)
+
+// brief writes an event that most are like: at a time of its sequence's own clock, all its strings interned. What says
+// more, or is the first to say it, goes through event and finish, with the same bytes for the same things. It returns
+// false when this is such a one; nothing is written then.
+func (w *writer) brief(s *sequence, at trace.Ns, typ uint8, iid uint32, notes []note) bool {
+	if s.absolute || !s.begun || s.names.used >= maxNames || at < s.clock || s.pending.iid != 0 || len(s.pending.texts) > 0 {
+		return false
+	}
+	for i := range notes {
+		if n := &notes[i]; s.anns&(1<<n.ann) == 0 || n.text && n.v == 0 {
+			return false
+		}
+	}
+	b := w.out.room(128)
+	b[0], b[2] = tagPacket, tagTimestamp
+	i := putUvarint(b, 3, uint64(at-s.clock))
+	s.clock = at
+	b[i] = tagSequenceID
+	i = putUvarint(b, i+1, uint64(s.id))
+	b[i] = tagTrackEvent
+	event := i + 2
+	b[event], b[event+1] = tagType, typ
+	i = event + 2
+	for j := range notes {
+		n := &notes[j]
+		b[i] = tagAnnotation
+		from := i + 2
+		b[from], b[from+1] = tagNoteName, byte(n.ann)+1
+		i = from + 2
+		if n.text {
+			b[i], b[i+1] = tagNoteText, tagNoteText2
+			i++
+		} else {
+			b[i] = tagNoteUint
+		}
+		i = putUvarint(b, i+1, n.v)
+		b[from-1] = byte(i - from)
+	}
+	if iid != 0 {
+		b[i] = tagName
+		i = putUvarint(b, i+1, uint64(iid))
+	}
+	b[event-1], b[1] = byte(i-event), byte(i-2)
+	w.out.took(i)
+	return true
 }
 
 // name writes the event's name. There is one per event.
@@ -297,10 +401,30 @@ func (w *writer) annBool(s *sequence, a annotation, v bool) {
 	w.out.close(at)
 }
 
+// annString interns what is said often: names of threads and functions, outcomes.
 func (w *writer) annString(s *sequence, a annotation, v string) {
 	at := w.annotate(s, a)
-	w.out.string(annotationString, v)
+	if iid := s.interns(v); iid != 0 {
+		w.out.uint(annotationStringIID, uint64(iid))
+	} else {
+		w.out.string(annotationString, v)
+	}
 	w.out.close(at)
+}
+
+// interns is the number of an annotation's string, from 1; 0: there are too many.
+func (s *sequence) interns(text string) uint32 {
+	iid, ok := s.texts[text]
+	if ok || len(s.texts) >= maxTexts {
+		return iid
+	}
+	if s.texts == nil {
+		s.texts = map[string]uint32{}
+	}
+	iid = uint32(len(s.texts) + 1)
+	s.texts[text] = iid
+	s.pending.texts = append(s.pending.texts, text)
+	return iid
 }
 
 func (w *writer) annPointer(s *sequence, a annotation, v uint64) {

@@ -14,22 +14,65 @@ import (
 // Begin implements [spans.Sink].
 func (w *writer) Begin(s *spans.Span) error {
 	q := w.seq(s.Thread)
+	n := nameFrame | name(s.Frame)
+	if iid := q.names.known(n); iid != 0 {
+		var notes [1]note
+		if w.brief(q, s.Start, typeSliceBegin, iid, notes[:w.edge(q, &notes[0], annBegan, "here or earlier", s.StartEdge)]) {
+			return w.flush(false)
+		}
+	}
 	pkt, ev := w.event(q, s.Start, typeSliceBegin)
-	w.name(q, nameFrame|name(s.Frame))
 	if s.StartEdge == spans.EdgeSeen && !w.o.NoSupport {
 		w.annString(q, annBegan, "here or earlier")
 	}
+	w.name(q, n)
 	return w.finish(q, pkt, ev)
 }
 
-// End implements [spans.Sink]. Annotations of an end are its slice's.
+// edge notes that an edge is the first or last sighting; it returns 1 where there is something to note.
+func (w *writer) edge(q *sequence, n *note, a annotation, text string, edge spans.Edge) int {
+	if edge != spans.EdgeSeen || w.o.NoSupport {
+		return 0
+	}
+	// It is interned before the packet that names it is written: what is new goes the long way.
+	*n = note{a, true, uint64(q.interns(text))}
+	return 1
+}
+
+// End implements [spans.Sink]. Annotations of an end are its slice's. What goes without saying is not said: one stack, nothing
+// inside, no time on a CPU or blocked.
 func (w *writer) End(s *spans.Span) error {
 	q := w.seq(s.Thread)
-	pkt, ev := w.event(q, s.End, typeSliceEnd)
+	var notes [mostNotes]note
+	n := 0
 	if !w.o.NoSupport {
-		w.annUint(q, annStacks, s.Stacks)
-		if s.EndEdge == spans.EdgeSeen {
-			w.annString(q, annEnded, "here or later")
+		if s.Stacks != 1 {
+			notes[n] = note{annStacks, false, s.Stacks}
+			n++
+		}
+		if s.Inner != 0 {
+			notes[n] = note{annSelf, false, uint64(max(int64(s.End-s.Start)-s.Inner, 0))}
+			n++
+		}
+		if s.CPU != 0 {
+			notes[n] = note{annCPU, false, uint64(s.CPU)}
+			n++
+		}
+		if s.Blocked != 0 {
+			notes[n] = note{annBlocked, false, uint64(s.Blocked)}
+			n++
+		}
+		n += w.edge(q, &notes[n], annEnded, "here or later", s.EndEdge)
+	}
+	if w.brief(q, s.End, typeSliceEnd, 0, notes[:n]) {
+		return w.flush(false)
+	}
+	pkt, ev := w.event(q, s.End, typeSliceEnd)
+	for _, x := range notes[:n] {
+		if x.text {
+			w.annString(q, x.ann, "here or later")
+		} else {
+			w.annUint(q, x.ann, x.v)
 		}
 	}
 	return w.finish(q, pkt, ev)
@@ -58,6 +101,9 @@ func (w *writer) Interval(iv *spans.Interval) error {
 		if err := w.arrow(q, iv); err != nil {
 			return err
 		}
+	}
+	if w.brief(q, iv.End, typeSliceEnd, 0, nil) {
+		return w.flush(false)
 	}
 	pkt, ev = w.event(q, iv.End, typeSliceEnd)
 	return w.finish(q, pkt, ev)

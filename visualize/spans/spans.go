@@ -43,7 +43,13 @@ type Span struct {
 	Behind             bool   // it began before edges that were reported already, as Interval.Behind
 	Stacks             uint64 // stacks that show it, counted when it ends; merged ones count as many
 
-	from uint64 // the thread's stacks when it began
+	// In ns, when it ends. CPU and Blocked are at most its duration, together too: the CPU time of a sample was used up to the one
+	// before, which may lie before the span.
+	Inner   int64 // of the duration, in spans and intervals directly inside: the rest is its own
+	Blocked int64 // in waits and calls that it lies around
+	CPU     int64 // that samples with it stand for
+
+	from, fromCPU, fromBlocked uint64 // the thread's stacks and times when it began
 }
 
 // Interval is a wait or a blocking call as drawn inside the spans of its stack.

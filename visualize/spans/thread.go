@@ -22,11 +22,12 @@ type thread struct {
 	seen   trace.Ns        // end of the last thing seen
 	edge   trace.Ns        // latest edge reported; later ones are not before it
 
-	stacks uint64
-	cov    Coverage
-	enter  entered
-	dark   dark
-	held   trace.Event // KindEnter that waits for the thread's next event; Kind 0: none
+	stacks       uint64
+	cpu, blocked uint64 // ns of samples, and in intervals
+	cov          Coverage
+	enter        entered
+	dark         dark
+	held         trace.Event // KindEnter that waits for the thread's next event; Kind 0: none
 }
 
 // entered remembers the entry of a call, so that an interval that turns out to have begun there can be drawn around
@@ -130,6 +131,9 @@ func (b *Builder) add(t *thread, e *trace.Event) error {
 	}
 	if valid {
 		t.stacks += uint64(max(e.Count, 1))
+		if e.Kind == trace.KindCPU {
+			t.cpu += uint64(max(e.CPU, 0))
+		}
 	}
 	t.see(end)
 	switch {
@@ -138,6 +142,10 @@ func (b *Builder) add(t *thread, e *trace.Event) error {
 		t.edge = max(t.edge, end)
 		if b.sink == nil {
 			return nil
+		}
+		t.blocked += uint64(end - start)
+		if n := len(t.open); n > 0 {
+			t.open[n-1].Inner += int64(end - start)
 		}
 		return b.sink.Interval(&Interval{Event: e, Depth: t.count, Start: start, End: end, Clipped: clipped, Behind: behind})
 	case e.Kind == trace.KindEnter:
@@ -231,7 +239,8 @@ func (b *Builder) diff(t *thread, e *trace.Event, start trace.Ns) error {
 		}
 		for _, f := range b.tab.Of(n)[stay:] {
 			t.open = append(t.open, Span{
-				Thread: t.id, Frame: f.ID, Depth: len(t.open), Start: began, StartEdge: edge, Behind: t.behind, from: t.stacks,
+				Thread: t.id, Frame: f.ID, Depth: len(t.open), Start: began, StartEdge: edge, Behind: t.behind,
+				from: t.stacks, fromCPU: t.cpu, fromBlocked: t.blocked,
 			})
 			if err := b.sink.Begin(&t.open[len(t.open)-1]); err != nil {
 				return err
@@ -297,6 +306,13 @@ func (b *Builder) pop(t *thread, keep int, at trace.Ns, edge Edge) error {
 	for len(t.open) > keep {
 		s := &t.open[len(t.open)-1]
 		s.End, s.EndEdge, s.Stacks = at, edge, t.stacks-s.from
+		ns := int64(at - s.Start)
+		s.Inner = min(s.Inner, ns)
+		s.Blocked = min(int64(t.blocked-s.fromBlocked), ns)
+		s.CPU = min(int64(t.cpu-s.fromCPU), ns-s.Blocked)
+		if n := len(t.open) - 2; n >= 0 {
+			t.open[n].Inner += ns
+		}
 		if err := b.sink.End(s); err != nil {
 			return err
 		}
