@@ -5,14 +5,17 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/hbtrace/hbtrace/internal/testprog"
+	"github.com/hbtrace/hbtrace/visualize/frames"
 )
 
 // TestJava: HotSpot runs on SIGSEGV handlers, stack banging and generated code.
@@ -191,10 +194,24 @@ func TestPostgres(t *testing.T) {
 	if res := run("psql", "-h", dir, "-U", "me", "-At", "-c", "select sum(g) from generate_series(1, 1000000) g", "postgres"); string(res.Stdout) != "500000500000\n" {
 		t.Errorf("psql: %v", res)
 	}
+	// What processes call themselves is looked at once a second.
+	await(t, "the checkpointer and the writer of the log are known by their titles", func() bool {
+		now := testprog.Run(t, testprog.Command{Args: []string{testprog.Hbtrace(t), "top", "--json", s.prefix + ".hbt"}, Env: env, Dir: dir, Cred: as})
+		return strings.Contains(string(now.Stdout), `"postgres: checkpointer`) && strings.Contains(string(now.Stdout), `"postgres: walwriter`)
+	})
 	if res := s.terminate(t); res.Status() != 0 {
 		t.Errorf("postgres: %v", res)
 	}
 	r := s.open(t)
+	titles := map[string]bool{}
+	for _, p := range r.Processes() {
+		titles[frames.Title(&p)] = true
+	}
+	for _, want := range []string{"postgres: checkpointer", "postgres: walwriter", "postgres: background writer"} {
+		if !titles[want] {
+			t.Errorf("no process is called %q: %q", want, slices.Sorted(maps.Keys(titles)))
+		}
+	}
 	if n := len(r.Processes()); n < 9 {
 		t.Errorf("%d processes, want the postmaster, its helpers and four clients' at least", n)
 	}
