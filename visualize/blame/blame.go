@@ -42,8 +42,8 @@ type Options struct {
 	MaxSamples   int // 2 Mi
 	MaxSteps     int // pieces of chains looked at, of each window; 32 Mi. Waits for locks are looked at first
 	MaxLinks     int // distinct links of chains kept; 256 Ki
-	// Whole looks at all of a recording, window after window, for the summary. What [Result.ChainEnd] and its like tell of single
-	// waits is not kept then.
+	// Whole looks at all of a recording, window after window, for the summary. What [Result.Of] tells of single waits is not
+	// kept then.
 	Whole bool // a window is half as large, since what is sorted is there twice
 }
 
@@ -308,24 +308,18 @@ func (a *Analyser) Finish() *Result {
 	return a.res
 }
 
-// ChainEnd says what a wait that ended at a time was spent on, most of it, as a line of text; "" where that is not
-// known.
-func (r *Result) ChainEnd(thread trace.ThreadID, at trace.Ns) (text string, by trace.ThreadID) {
-	e, ok := r.ends[waitID{thread, at}]
-	if !ok {
-		return "", 0
-	}
-	return e.name, e.by
+// Account is what became of one wait.
+type Account struct {
+	What  string         // what most of it was spent on in the end, as a line of text; "" not known
+	By    trace.ThreadID // who did that; 0 nobody
+	Taken Site           // where the holder had taken what was waited for; zero not known
+	Waker trace.ThreadID // the third thread that the kernel saw waking it: see [Edge]; 0 none, or not known
 }
 
-// Taken is where the holder of what a thread waited for until a time had taken it; zero where that is not known.
-func (r *Result) Taken(thread trace.ThreadID, at trace.Ns) Site {
-	return r.ends[waitID{thread, at}].taken
-}
-
-// Waker is the third thread that the kernel saw waking a wait that ended at a time: see [Edge]. 0 none, or not known.
-func (r *Result) Waker(thread trace.ThreadID, at trace.Ns) trace.ThreadID {
-	return r.ends[waitID{thread, at}].waker
+// Of is the account of a wait of a thread that ended at a time.
+func (r *Result) Of(thread trace.ThreadID, at trace.Ns) Account {
+	e := r.ends[waitID{thread, at}]
+	return Account{e.name, e.by, e.taken, e.waker}
 }
 
 // Name is what an object is called: its variable, or where it is mostly used. The same lock has the same name

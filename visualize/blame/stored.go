@@ -11,7 +11,7 @@ import (
 )
 
 // Code writes a Result, or reads one into an empty Result. Of the edges only those of keys are written, and what
-// [Result.ChainEnd] and [Result.Taken] tell of single waits is not.
+// [Result.Of] tells of single waits is not.
 func (r *Result) Code(c *stored.Coding, keys []EdgeKey) {
 	type keyed struct {
 		key  EdgeKey

@@ -170,6 +170,7 @@ func (im *imported) packet(fs []field) error {
 			switch d.num {
 			case defaultsTimestampClock:
 				s.clock = d.v
+			case defaultsPerfSample:
 			case defaultsTrackEvent:
 				es, err := fields(d.b)
 				if err != nil {
@@ -370,6 +371,8 @@ func (im *imported) event(s *sequenceState, e importedEvent, b []byte) error {
 			e.starts = append(e.starts, f.v)
 		case eventFlowTerminate:
 			e.ends = append(e.ends, f.v)
+		case eventCounter:
+			e.counter = float64(int64(f.v))
 		case eventCounterDouble:
 			e.counter = math.Float64frombits(f.v)
 		case eventAnnotation:

@@ -15,6 +15,7 @@ import (
 type packer struct {
 	w     io.Writer
 	raw   bool
+	level int
 	work  chan *packing
 	order chan *packing // as put
 	free  chan []byte   // batches that were written, to be filled again
@@ -33,11 +34,17 @@ type packing struct {
 // mostPackers bounds memory: some 2 MB each.
 const mostPackers = 4
 
-func newPacker(w io.Writer, raw bool) *packer {
+// Levels of deflating. The quick one is for recordings that take seconds; others are a sixth smaller for a time that nobody notices.
+const (
+	quickly    = zlib.BestSpeed
+	thoroughly = 6
+)
+
+func newPacker(w io.Writer, raw bool, level int) *packer {
 	n := min(runtime.GOMAXPROCS(0), mostPackers)
 	ahead := n + 1 // batches that are made or deflated while one is written
 	p := &packer{
-		w: w, raw: raw, work: make(chan *packing, ahead), order: make(chan *packing, ahead),
+		w: w, raw: raw, level: level, work: make(chan *packing, ahead), order: make(chan *packing, ahead),
 		free: make(chan []byte, ahead+1), done: make(chan struct{}),
 	}
 	for range ahead + 1 {
@@ -45,7 +52,7 @@ func newPacker(w io.Writer, raw bool) *packer {
 	}
 	if !raw {
 		for range n {
-			go pack(p.work)
+			go p.pack()
 		}
 	}
 	go p.run(p.order)
@@ -113,10 +120,10 @@ func (p *packer) write(x *packing) error {
 }
 
 // pack deflates what comes.
-func pack(work <-chan *packing) {
+func (p *packer) pack() {
 	var z *zlib.Writer
-	for x := range work {
-		z, x.err = x.deflate(z)
+	for x := range p.work {
+		z, x.err = x.deflate(z, p.level)
 		close(x.packed)
 	}
 }
@@ -128,10 +135,10 @@ func (p *buffer) Write(b []byte) (int, error) {
 }
 
 // deflate makes out of batch, with z where there is one already; it returns one for the next.
-func (x *packing) deflate(z *zlib.Writer) (*zlib.Writer, error) {
+func (x *packing) deflate(z *zlib.Writer, level int) (*zlib.Writer, error) {
 	if z == nil {
 		var err error
-		if z, err = zlib.NewWriterLevel(&x.out, zlib.BestSpeed); err != nil {
+		if z, err = zlib.NewWriterLevel(&x.out, level); err != nil {
 			return nil, err
 		}
 	}

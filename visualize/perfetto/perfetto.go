@@ -55,8 +55,9 @@ const batchBytes = 256 << 10
 
 // Sequence ids: of thread n, which may be 0 in odd recordings. They are small where it is: each packet has one.
 const (
-	mainSequence    = 1
-	samplesSequence = 2
+	mainSequence     = 1
+	samplesSequence  = 2
+	countersSequence = 3
 )
 
 func threadSequence(id trace.ThreadID) uint32 { return 2*uint32(id) + 4 }
@@ -84,6 +85,7 @@ type writer struct {
 	stateless  bool // there are too many events for tracks of states
 	flows      uint64
 	main       sequence // what is out of a thread's order
+	counts     sequence // counters
 	out        buffer
 	pack       *packer
 }
@@ -111,7 +113,11 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 			return fmt.Errorf("perfetto: %w", err)
 		}
 	}
-	x.pack = newPacker(w, o.Raw)
+	level := thoroughly
+	if x.stateless {
+		level = quickly
+	}
+	x.pack = newPacker(w, o.Raw, level)
 	defer x.pack.close() // whatever happens: w is the caller's again
 	x.preamble()
 	x.describe()
@@ -359,6 +365,8 @@ func (w *writer) seq(id trace.ThreadID) *sequence {
 
 // counters writes the series, each change once.
 func (w *writer) counters(c *counters) error {
+	w.counts = sequence{id: countersSequence}
+	w.clocked(&w.counts, c.start, func(*buffer) {})
 	for _, id := range slices.Sorted(maps.Keys(c.procs)) {
 		p := w.procs[id]
 		if p == nil {
@@ -423,15 +431,19 @@ func (w *writer) series(c *counters, s *series, k counterKind, track, parent uin
 	return nil
 }
 
+// counter writes a value, as a whole number where it is one, and otherwise with the 24 bits that a picture is more than well
+// served with: the other bits of a float64 do not deflate.
 func (w *writer) counter(track uint64, at trace.Ns, v float64) error {
 	p := &w.out
-	pkt := p.open(tracePacket)
-	p.uint(packetTimestamp, uint64(at))
-	p.uint(packetSequenceID, mainSequence)
+	pkt := w.packet(&w.counts, at)
 	e := p.open(packetTrackEvent)
 	p.uint(eventType, typeCounter)
 	p.uint(eventTrack, track)
-	p.double(eventCounterDouble, v)
+	if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+		p.int(eventCounter, int64(v))
+	} else {
+		p.double(eventCounterDouble, float64(float32(v)))
+	}
 	p.close(e)
 	p.close(pkt)
 	return w.flush(false)

@@ -272,7 +272,7 @@ func TestDemoInTraceProcessor(t *testing.T) {
 		{
 			"annotations",
 			`select a.key, a.display_value from slice s join args a using (arg_set_id) where s.name = 'pthread_mutex_lock' and s.dur = 5100000 order by a.key`,
-			"debug.duration_ns | 5100000\ndebug.hook | pthread_mutex_lock\ndebug.object | 0x7ffe00001000\ndebug.owner | app 4000\n" +
+			"debug.object | 0x7ffe00001000\ndebug.owner | app 4000\n" +
 				"debug.released_ns_before_end | 100000\ndebug.releaser | app 4000\ndebug.releaser_certain | true\ndebug.result | 0\n" +
 				"debug.spent_by | app 4000\ndebug.spent_on | running in inner",
 		},
@@ -283,10 +283,10 @@ func TestDemoInTraceProcessor(t *testing.T) {
 		},
 		{
 			"time of its own, on a CPU, blocked",
-			`select s.name, s.dur / 1000, group_concat(substr(a.key, 7) || ' ' || (a.int_value / 1000), ', ') from slice s join args a using (arg_set_id)` +
-				` where a.key in ('debug.self_ns', 'debug.cpu_ns', 'debug.blocked_ns') and s.name in ('take', 'work', 'inner') group by s.id order by s.ts, s.id`,
-			"inner | 2000 | cpu_ns 2000\ntake | 1250 | self_ns 250, blocked_ns 1000\nwork | 7500 | self_ns 0, cpu_ns 2000, blocked_ns 5100\n" +
-				"take | 6050 | self_ns 950, blocked_ns 5100\nwork | 950 | self_ns 0",
+			`select s.name, s.dur / 1000, group_concat(substr(a.key, 7) || ' ' || a.int_value, ', ') from slice s join args a using (arg_set_id)` +
+				` where a.key in ('debug.self_us', 'debug.cpu_us', 'debug.blocked_us') and s.name in ('take', 'work', 'inner') group by s.id order by s.ts, s.id`,
+			"inner | 2000 | cpu_us 2000\ntake | 1250 | self_us 250, blocked_us 1000\nwork | 7500 | self_us 0, cpu_us 2000, blocked_us 5100\n" +
+				"take | 6050 | self_us 950, blocked_us 5100\nwork | 950 | self_us 0",
 		},
 		{
 			"samples as call stacks, each by its thread",

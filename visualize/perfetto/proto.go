@@ -141,6 +141,7 @@ const (
 	eventType           = 9
 	eventNameIID        = 10
 	eventTrack          = 11
+	eventCounter        = 30
 	eventCounterDouble  = 44
 	eventFlow           = 47
 	eventFlowTerminate  = 48

@@ -91,23 +91,15 @@ func (w *writer) sample(e *trace.Event) error {
 
 // startSamples writes what the samples' packets rely on.
 func (w *writer) startSamples(at trace.Ns) {
-	s, p := &w.samples.sequence, &w.out
-	s.begun, s.clock = true, at
-	pkt := p.open(tracePacket)
-	p.uint(packetSequenceID, uint64(s.id))
-	p.uint(packetSequenceFlags, sequenceStateCleared)
-	d := p.open(packetDefaults)
-	x := p.open(defaultsPerfSample)
-	t := p.open(sampleTimebase)
-	p.uint(timebaseFreq, uint64(max(w.meta.Freq, 1)))
-	p.uint(timebaseCounter, counterTaskClock)
-	p.string(timebaseName, "samples of CPU time")
-	p.close(t)
-	p.close(x)
-	p.uint(defaultsTimestampClock, clockDelta)
-	p.close(d)
-	w.deltaClock(at)
-	p.close(pkt)
+	w.clocked(&w.samples.sequence, at, func(p *buffer) {
+		x := p.open(defaultsPerfSample)
+		t := p.open(sampleTimebase)
+		p.uint(timebaseFreq, uint64(max(w.meta.Freq, 1)))
+		p.uint(timebaseCounter, counterTaskClock)
+		p.string(timebaseName, "samples of CPU time")
+		p.close(t)
+		p.close(x)
+	})
 }
 
 // internStack writes the interned data of a stack into the packet that is open, and returns its number.

@@ -45,7 +45,6 @@ const (
 	annDuration
 	annReleased
 	annResult
-	annHook
 	annOutcome
 	annClipped
 	annDebt
@@ -62,8 +61,8 @@ const (
 
 var annotations = [...]string{
 	"stacks", "began", "ended", "object", "object_name", "mutex", "fd", "owner", "releaser", "releaser_certain", "woken_by", "candidates", "chance_percent", "waiter",
-	"duration_ns", "released_ns_before_end", "result", "hook", "outcome", "clipped", "delay_caused_ns", "held_ns", "count",
-	"spent_on", "spent_by", "owner_took_it_in", "thread", "self_ns", "cpu_ns", "blocked_ns",
+	"duration_ns", "released_ns_before_end", "result", "outcome", "clipped", "delay_caused_ns", "held_ns", "count",
+	"spent_on", "spent_by", "owner_took_it_in", "thread", "self_us", "cpu_us", "blocked_us",
 }
 
 // A name is what a slice is called, as a number until it is interned.
@@ -178,31 +177,34 @@ type sequence struct {
 
 // start writes what the sequence's packets rely on, at first and whenever its interned strings are dropped.
 func (w *writer) start(s *sequence, at trace.Ns) {
-	s.begun, s.clock, s.cats, s.anns = true, at, 0, 0
+	s.cats, s.anns = 0, 0
 	s.names.clear()
 	clear(s.texts)
 	s.pending.texts = s.pending.texts[:0]
+	w.clocked(s, at, func(p *buffer) {
+		e := p.open(defaultsTrackEvent)
+		p.uint(trackEventDefaultsTrack, s.track)
+		p.close(e)
+	})
+}
+
+// clocked begins a sequence with a clock of its own; more writes more defaults of its packets.
+func (w *writer) clocked(s *sequence, at trace.Ns, more func(*buffer)) {
+	s.begun, s.clock = true, at
 	p := &w.out
 	pkt := p.open(tracePacket)
 	p.uint(packetSequenceID, uint64(s.id))
 	p.uint(packetSequenceFlags, sequenceStateCleared)
 	d := p.open(packetDefaults)
-	e := p.open(defaultsTrackEvent)
-	p.uint(trackEventDefaultsTrack, s.track)
-	p.close(e)
+	more(p)
 	p.uint(defaultsTimestampClock, clockDelta)
 	p.close(d)
-	w.deltaClock(at)
-	p.close(pkt)
-}
-
-// deltaClock writes where a sequence's own clock begins.
-func (w *writer) deltaClock(at trace.Ns) {
-	c := w.out.open(packetClockSnapshot)
+	c := p.open(packetClockSnapshot)
 	w.clockValue(clockDelta, 0, true)
 	w.clockValue(clockMonotonic, uint64(at), false)
 	w.clockValue(clockBoottime, uint64(int64(at)+w.meta.BoottimeOffset), false)
-	w.out.close(c)
+	p.close(c)
+	p.close(pkt)
 }
 
 func (w *writer) clockValue(id, v uint64, incremental bool) {

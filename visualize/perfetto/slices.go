@@ -40,7 +40,7 @@ func (w *writer) edge(q *sequence, n *note, a annotation, text string, edge span
 }
 
 // End implements [spans.Sink]. Annotations of an end are its slice's. What goes without saying is not said: one stack, nothing
-// inside, no time on a CPU or blocked.
+// inside, no time on a CPU or blocked. Times are in µs: nanoseconds would be digits that nobody knows, and a byte or two each.
 func (w *writer) End(s *spans.Span) error {
 	q := w.seq(s.Thread)
 	var notes [mostNotes]note
@@ -51,15 +51,15 @@ func (w *writer) End(s *spans.Span) error {
 			n++
 		}
 		if s.Inner != 0 {
-			notes[n] = note{annSelf, false, uint64(max(int64(s.End-s.Start)-s.Inner, 0))}
+			notes[n] = note{annSelf, false, micros(max(int64(s.End-s.Start)-s.Inner, 0))}
 			n++
 		}
 		if s.CPU != 0 {
-			notes[n] = note{annCPU, false, uint64(s.CPU)}
+			notes[n] = note{annCPU, false, micros(s.CPU)}
 			n++
 		}
 		if s.Blocked != 0 {
-			notes[n] = note{annBlocked, false, uint64(s.Blocked)}
+			notes[n] = note{annBlocked, false, micros(s.Blocked)}
 			n++
 		}
 		n += w.edge(q, &notes[n], annEnded, "here or later", s.EndEdge)
@@ -77,6 +77,8 @@ func (w *writer) End(s *spans.Span) error {
 	}
 	return w.finish(q, pkt, ev)
 }
+
+func micros(ns int64) uint64 { return uint64((ns + 500) / 1000) }
 
 // Interval implements [spans.Sink].
 func (w *writer) Interval(iv *spans.Interval) error {
@@ -138,24 +140,21 @@ func (w *writer) describeInterval(q *sequence, iv *spans.Interval) {
 		}
 	}
 	if w.chains != nil && e.Kind == trace.KindWait {
-		if by := w.chains.Waker(e.Thread, e.Time); by != 0 {
-			w.annString(q, annWaker, w.who(by))
+		x := w.chains.Of(e.Thread, e.Time)
+		if x.Waker != 0 {
+			w.annString(q, annWaker, w.who(x.Waker))
 		}
-		if at := w.chains.Taken(e.Thread, e.Time); at.Stack != 0 {
-			w.annString(q, annTaken, w.stack(at.Stack))
+		if x.Taken.Stack != 0 {
+			w.annString(q, annTaken, w.stack(x.Taken.Stack))
 		}
-		if what, by := w.chains.ChainEnd(e.Thread, e.Time); what != "" {
-			w.annString(q, annSpent, what)
-			if by != 0 {
-				w.annString(q, annSpentBy, w.who(by))
+		if x.What != "" {
+			w.annString(q, annSpent, x.What)
+			if x.By != 0 {
+				w.annString(q, annSpentBy, w.who(x.By))
 			}
 		}
 	}
-	w.annInt(q, annDuration, int64(e.Time-e.Start))
 	w.annInt(q, annResult, e.Result)
-	if e.Hook != 0 {
-		w.annString(q, annHook, h.name)
-	}
 	for _, o := range [...]struct {
 		flag trace.Flags
 		text string
@@ -173,6 +172,7 @@ func (w *writer) describeInterval(q *sequence, iv *spans.Interval) {
 	}
 	if iv.Clipped {
 		w.annBool(q, annClipped, true)
+		w.annInt(q, annDuration, int64(e.Time-e.Start)) // which is not the slice's
 	}
 }
 
