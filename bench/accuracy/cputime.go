@@ -77,7 +77,8 @@ func (b *bench) cpuTime() error {
 		built = "with"
 	}
 	fmt.Printf("CPU time by function: %d rounds of %v, %d samples a second, hbtrace and perf record (-perf %s) in the same run; programs built %s frame pointers\n\n", b.rounds, b.cpu, b.freq, b.perf, built)
-	fmt.Println("| scenario | samples hbtrace / perf | largest error of a function, pp: hbtrace / perf | where | as large in as many independent samples, pp | largest mean error of a round ± its standard error, pp | spread of a round's errors, pp: hbtrace / independent samples | CPU time accounted for, %: hbtrace / perf |")
+	fmt.Printf("Sets are of rounds that have %d samples together.\n\n", b.samples)
+	fmt.Printf("| scenario | samples hbtrace / perf | sets | largest error of a function in a set, pp, mean of the sets: hbtrace / perf | as large in %d independent samples, pp | mean error that chance explains least ± its standard error, pp | spread of a round's errors, pp: hbtrace / independent samples | CPU time accounted for, %%: hbtrace / perf |\n", b.samples)
 	fmt.Println("|---|---|---|---|---|---|---|---|")
 	raw, err := os.Create(b.file("cpu.txt"))
 	if err != nil {
@@ -90,6 +91,7 @@ func (b *bench) cpuTime() error {
 		}
 		truth, ours, perfs := newSplit(), newSplit(), newSplit()
 		var each rounds
+		oursSets, perfSets := sets{of: b.samples}, sets{of: b.samples}
 		how := byMechanism{}
 		for round := range b.rounds {
 			t, o, p, err := b.cpuRound(sc.name, round)
@@ -104,18 +106,21 @@ func (b *bench) cpuTime() error {
 			ours.add(o)
 			perfs.add(p)
 			each.add(t, o)
+			oursSets.add(t, o)
+			perfSets.add(t, p)
 			if b.how {
 				if err := how.add(b.file("cpu-%s-%d.hbt", sc.name, round)); err != nil {
 					return err
 				}
 			}
 		}
-		oursWorst, oursAt := worst(truth, ours)
-		perfWorst, perfAt := worst(truth, perfs)
 		bias, at, sure := each.bias()
 		spread, chance := each.spread(truth)
-		fmt.Printf("| %s: %s | %d / %d | %.2f / %.2f | %s / %s | %.2f | %+.2f ± %.2f (%s) | %.2f / %.2f | %.1f / %.1f |\n", sc.name, sc.what, ours.samples, perfs.samples,
-			oursWorst, perfWorst, oursAt, perfAt, expectedWorst(truth), bias, sure, at, spread, chance, 100*ours.all/truth.all, 100*perfs.all/truth.all)
+		fmt.Printf("| %s: %s | %d / %d | %d | %.2f / %.2f | %.2f | %+.2f ± %.2f (%s) | %.2f / %.2f | %.1f / %.1f |\n", sc.name, sc.what, ours.samples, perfs.samples,
+			oursSets.number(), oursSets.worst(), perfSets.worst(), expectedWorst(truth, float64(b.samples)), bias, sure, at, spread, chance, 100*ours.all/truth.all, 100*perfs.all/truth.all)
+		if b.each {
+			each.print(truth)
+		}
 		if b.how {
 			how.print(truth)
 		}
@@ -150,14 +155,74 @@ func meanAndDeviation(v []float64) (mean, deviation float64) {
 	return mean, math.Sqrt(deviation / float64(len(v)-1))
 }
 
-// bias is the mean error of the function whose mean error is largest, and that mean's standard error.
-func (r *rounds) bias() (pp float64, at string, standardError float64) {
+// meanError is of one function over the rounds, in percentage points.
+type meanError struct {
+	function string
+	pp, sure float64 // and its standard error
+}
+
+// sigmas is how many standard errors it is away from none. Of rounds fewer than some 30 it is larger by chance than a normal variable is (Student).
+func (m meanError) sigmas() float64 { return math.Abs(m.pp) / m.sure }
+
+// means are those of all functions, by name.
+func (r *rounds) means() (all []meanError) {
 	for f, v := range r.of {
-		if mean, dev := meanAndDeviation(v); at == "" || math.Abs(mean) > math.Abs(pp) {
-			pp, at, standardError = mean, f, dev/math.Sqrt(float64(len(v)))
+		mean, dev := meanAndDeviation(v)
+		all = append(all, meanError{f, mean, dev / math.Sqrt(float64(len(v)))})
+	}
+	slices.SortFunc(all, func(x, y meanError) int { return strings.Compare(x.function, y.function) })
+	return all
+}
+
+// bias is the mean error that is the most standard errors away from none.
+func (r *rounds) bias() (pp float64, at string, standardError float64) {
+	var most meanError
+	for _, m := range r.means() {
+		if most.function == "" || m.sigmas() > most.sigmas() {
+			most = m
 		}
 	}
-	return pp, at, standardError
+	return most.pp, most.function, most.sure
+}
+
+// print is a table of every function's mean error.
+func (r *rounds) print(truth *split) {
+	fmt.Println("\n| function | true share, % | mean error ± its standard error, pp |\n|---|---|---|")
+	for _, m := range r.means() {
+		fmt.Printf("| %s | %.1f | %+.2f ± %.2f |\n", m.function, truth.share(m.function), m.pp, m.sure)
+	}
+	fmt.Println()
+}
+
+// sets are rounds that have a number of samples together: what the largest error of a function is asked of.
+type sets struct {
+	of         int // samples
+	truth, got *split
+	errors     []float64 // pp, of each set that is complete
+}
+
+func (s *sets) add(truth, got *split) {
+	if s.truth == nil {
+		s.truth, s.got = newSplit(), newSplit()
+	}
+	s.truth.add(truth)
+	s.got.add(got)
+	if s.truth.periods >= 0.99*float64(s.of) { // 10 s at 999 a second are 10,000
+		pp, _ := worst(s.truth, s.got)
+		s.errors = append(s.errors, pp)
+		s.truth, s.got = nil, nil
+	}
+}
+
+func (s *sets) number() int { return len(s.errors) }
+
+// worst is the mean of the sets' largest errors; NaN where no set is complete.
+func (s *sets) worst() float64 {
+	mean, _ := meanAndDeviation(s.errors)
+	if len(s.errors) == 0 {
+		return math.NaN()
+	}
+	return mean
 }
 
 // spread is the standard deviation of a round's errors about their mean, over all functions, and what it would be if a round were
@@ -172,9 +237,9 @@ func (r *rounds) spread(truth *split) (got, independent float64) {
 	return math.Sqrt(got), 100 * math.Sqrt(independent)
 }
 
-// expectedWorst is how large the largest error of a function is on average if every period of the CPU time is one independent
-// sample: what no method that draws its samples at random does better than, except by spacing them out.
-func expectedWorst(truth *split) float64 {
+// expectedWorst is how large the largest error of a function is on average in a number of independent
+// samples: what no method that draws its samples at random does better than, except by spacing them out.
+func expectedWorst(truth *split, samples float64) float64 {
 	const draws = 1000
 	var functions []string
 	for f := range truth.in {
@@ -190,10 +255,10 @@ func expectedWorst(truth *split) float64 {
 		for _, f := range functions {
 			p := truth.share(f) / 100
 			left -= p
-			noise = append(noise, math.Sqrt(p/truth.periods)*random.NormFloat64())
+			noise = append(noise, math.Sqrt(p/samples)*random.NormFloat64())
 			all += noise[len(noise)-1]
 		}
-		all += math.Sqrt(max(left, 0)/truth.periods) * random.NormFloat64()
+		all += math.Sqrt(max(left, 0)/samples) * random.NormFloat64()
 		worst := 0.0
 		for i, f := range functions {
 			worst = max(worst, math.Abs(noise[i]-all*truth.share(f)/100))
@@ -220,6 +285,9 @@ func (b *bench) cpuRound(scenario string, round int) (truth, ours, perfs *split,
 	if mode := perfModes[b.perf]; mode != nil {
 		cmd = slices.Concat([]string{"perf", "record", "-F", strconv.Itoa(b.freq)}, mode, []string{"-o", base + ".perf", "--"}, cmd)
 	}
+	if b.again {
+		cmd = []string{b.hbtrace, "export", "--pprof", base + ".pb.gz", base + ".hbt"}
+	}
 	if err := quiet(cmd[0], cmd[1:]...); err != nil {
 		return nil, nil, nil, err
 	}
@@ -241,7 +309,7 @@ func (b *bench) cpuRound(scenario string, round int) (truth, ours, perfs *split,
 	if ours.samples, err = sampled(base + ".hbt"); err != nil {
 		return nil, nil, nil, err
 	}
-	if b.perf == "none" {
+	if b.perf == "none" || b.again {
 		return truth, ours, newSplit(), nil
 	}
 	if perfs, err = perfSplit(base+".perf", filepath.Base(prog)); err != nil {

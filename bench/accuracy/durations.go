@@ -3,6 +3,7 @@ package main
 // This file owns durations: spans that were made by diffing stacks, against the program's own stamps of each call.
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -35,7 +36,7 @@ var lengths = []struct {
 	{"above 3 ms", 3e6, 1 << 62},
 }
 
-// outcome is what became of the calls of a class.
+// outcome is what became of the calls of a class: how many no stack was taken in, or only such as lie in one span with another call's.
 type outcome struct {
 	calls, missing, shared int
 	errs                   []int64 // ns, of calls with a span of their own
@@ -44,7 +45,7 @@ type outcome struct {
 func (b *bench) durations() error {
 	const calls = 800
 	fmt.Printf("Durations: %d rounds of %d calls of one function and two that it calls, 0.1 to 20 ms, of them those that were not preempted for more than %.1f ms; %d samples a second\n\n", b.rounds, calls, offNs/1e6, b.freq)
-	fmt.Println("| program | calls | spans by | not seen | share a span with another call | error, ms: mean / median of sizes / p90 / p99 |")
+	fmt.Println("| program | calls | spans by | not seen | seen in one span with another call | error, ms: mean / median of sizes / p90 / p99 |")
 	fmt.Println("|---|---|---|---|---|---|")
 	raw, err := os.Create(b.file("durations.txt"))
 	if err != nil {
@@ -72,12 +73,12 @@ func (b *bench) durations() error {
 				plain bool
 				into  *[3]outcome
 			}{{false, &with}, {true, &without}} {
-				seen, err := spansOf(base+".hbt", how.plain)
+				drawn, seen, err := spansOf(base+".hbt", how.plain)
 				if err != nil {
 					return err
 				}
 				for f, calls := range truth {
-					score(calls, seen[f], how.into, raw)
+					score(calls, drawn[f], seen, how.into, raw)
 				}
 			}
 		}
@@ -117,17 +118,32 @@ func quantiles(errs []int64) string {
 	return fmt.Sprintf("%+.2f / %.2f / %.2f / %.2f", sum/float64(len(errs))/1e6, at(0.5), at(0.9), at(0.99))
 }
 
-// score gives each true call the spans that lie over it: none, one of its own, or one that lies over several calls.
-// A span lies over a call when it holds the call's middle, or is held by the call.
-func score(calls, seen []drawn, into *[3]outcome, raw io.Writer) {
-	over := make([][]int, len(calls))
-	holds := make([]int, len(seen))
-	for i, s := range seen {
-		for k, c := range calls {
-			if mid := c.from + (c.to-c.from)/2; s.from <= mid && s.to >= mid || s.from >= c.from && s.to <= c.to {
-				over[k] = append(over[k], i)
-				holds[i]++
-			}
+// score gives each true call the spans in which it was seen: none, those of its own, or one in which another call was seen as
+// well. Where a span begins and ends says nothing of that: it lies halfway between two stacks, and so
+// may reach over a neighbour that nobody saw. That is an error of its length.
+func score(calls, spans []drawn, seen []int64, into *[3]outcome, raw io.Writer) {
+	in := make([]map[int]bool, len(spans)) // the calls that were seen in a span
+	own := make([][]int, len(calls))       // the spans in which a call was seen
+	c, s := 0, 0                           // calls and spans of one function do not overlap; all are in the order of time
+	for _, at := range seen {
+		for c < len(calls) && calls[c].to < at {
+			c++
+		}
+		for s < len(spans) && spans[s].to < at {
+			s++
+		}
+		if c == len(calls) || s == len(spans) {
+			break
+		}
+		if calls[c].from > at || spans[s].from > at {
+			continue
+		}
+		if in[s] == nil {
+			in[s] = map[int]bool{}
+		}
+		if !in[s][c] {
+			in[s][c] = true
+			own[c] = append(own[c], s)
 		}
 	}
 	for k, c := range calls {
@@ -143,28 +159,28 @@ func score(calls, seen []drawn, into *[3]outcome, raw io.Writer) {
 		o.calls++
 		var sum int64
 		shared := false
-		for _, i := range over[k] {
-			shared = shared || holds[i] > 1
-			sum += seen[i].to - seen[i].from
+		for _, i := range own[k] {
+			shared = shared || len(in[i]) > 1
+			sum += spans[i].to - spans[i].from
 		}
 		switch {
-		case len(over[k]) == 0:
+		case len(own[k]) == 0:
 			o.missing++
 		case shared:
 			o.shared++
 		default: // what was torn apart counts together
 			o.errs = append(o.errs, sum-length)
-			fmt.Fprintf(raw, "%d ns: %+d in %d\n", length, sum-length, len(over[k]))
+			fmt.Fprintf(raw, "%d ns: %+d in %d\n", length, sum-length, len(own[k]))
 		}
 	}
 }
 
-// spansOf diffs a recording's stacks and returns its spans by function. plain: as if nothing but addresses could be
-// compared.
-func spansOf(path string, plain bool) (map[string][]drawn, error) {
+// spansOf diffs the stacks of a recording of one thread, and returns its spans by function, and when stacks were taken, all in the order
+// of time. plain: as if nothing but addresses could be compared.
+func spansOf(path string, plain bool) (in map[string][]drawn, seen []int64, err error) {
 	r, err := tracefile.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer r.Close()
 	src := trace.Source(r)
@@ -174,11 +190,23 @@ func spansOf(path string, plain bool) (map[string][]drawn, error) {
 	tab := frames.New(src)
 	c := &spanCollector{tab: tab, in: map[string][]drawn{}}
 	builder := spans.New(src, tab, c)
-	if err := src.Events(builder.Add); err != nil {
-		return nil, err
+	if err := src.Events(func(e *trace.Event) error {
+		if e.Stack != 0 {
+			if e.Count > 1 { // a run: its first stack, its last, and others between
+				seen = append(seen, int64(e.Start))
+			}
+			seen = append(seen, int64(e.Time))
+		}
+		return builder.Add(e)
+	}); err != nil {
+		return nil, nil, err
 	}
 	_, err = builder.Close()
-	return c.in, err
+	slices.Sort(seen)
+	for _, spans := range c.in { // reported as they end
+		slices.SortFunc(spans, func(x, y drawn) int { return cmp.Compare(x.from, y.from) })
+	}
+	return c.in, seen, err
 }
 
 type spanCollector struct {

@@ -1,7 +1,7 @@
 // Accuracy compares what hbtrace says with what programs know of themselves: CPU time by function, waits, allocations. CPU
 // time is recorded by perf in the very same run, so that both are held to one truth. Run it from the repository:
 //
-//	go run ./bench/accuracy [-rounds 5] [-cpu 4s] [-fp] [-perf dwarf] [-how] [-o DIR] [-stops 1000] [-only NAME] [cpu|blocked|alloc|stacks|durations …]
+//	go run ./bench/accuracy [-rounds 5] [-cpu 4s] [-fp] [-perf dwarf] [-how] [-each] [-samples 10000] [-again] [-o DIR] [-stops 1000] [-only NAME] [cpu|blocked|switches|alloc|stacks|durations …]
 //
 // Rounds of a scenario are summed up before they are compared: an error of the method stays, that of too few samples
 // shrinks. What each round gave is in a file beside.
@@ -32,6 +32,9 @@ type bench struct {
 	fp      bool   // programs are built with frame pointers
 	only    string // scenario or program
 	how     bool   // CPU time also by how it was noticed
+	each    bool   // and every function's mean error
+	again   bool   // CPU time of recordings that are there
+	samples int    // whose largest error of a function is asked for
 	stops   int    // of each program whose stacks are compared
 }
 
@@ -46,6 +49,9 @@ func main() {
 	flag.StringVar(&b.only, "only", "", "one scenario or program of a part alone")
 	flag.StringVar(&b.perf, "perf", "fp", "perf record in the same run: fp or dwarf (--call-graph), plain (no stacks), or none")
 	flag.BoolVar(&b.how, "how", false, "of CPU time also the split by how samples came about")
+	flag.BoolVar(&b.each, "each", false, "of CPU time also the mean error of each function")
+	flag.BoolVar(&b.again, "again", false, "of CPU time, weigh the recordings of an earlier run that are in -o's directory, as many rounds of them: for a change of weights")
+	flag.IntVar(&b.samples, "samples", 10_000, "of CPU time, in how many samples the largest error is asked for: as many rounds as have them make a set")
 	flag.IntVar(&b.stops, "stops", 1000, "stacks compared of each program")
 	flag.Parse()
 	if _, ok := perfModes[b.perf]; !ok {
@@ -60,7 +66,7 @@ func main() {
 
 func (b *bench) run(parts []string) (err error) {
 	if len(parts) == 0 {
-		parts = []string{"cpu", "blocked", "alloc", "stacks", "durations"}
+		parts = []string{"cpu", "blocked", "switches", "alloc", "stacks", "durations"}
 	}
 	if b.dir == "" {
 		if b.dir, err = os.MkdirTemp("", "accuracy-"); err != nil {
@@ -91,6 +97,8 @@ func (b *bench) run(parts []string) (err error) {
 			err = b.cpuTime()
 		case "blocked":
 			err = b.blocked()
+		case "switches":
+			err = b.switches()
 		case "alloc":
 			err = b.allocations()
 		case "durations":
@@ -98,7 +106,7 @@ func (b *bench) run(parts []string) (err error) {
 		case "stacks":
 			err = b.stacks()
 		default:
-			err = fmt.Errorf("%q: give cpu, blocked, alloc, stacks or durations", part)
+			err = fmt.Errorf("%q: give cpu, blocked, switches, alloc, stacks or durations", part)
 		}
 		if err != nil {
 			return err

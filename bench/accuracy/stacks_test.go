@@ -71,17 +71,23 @@ func TestScore(t *testing.T) {
 	calls := []drawn{{0, 4 * ms, 0}, {5 * ms, 9 * ms, 0}, {10 * ms, 11 * ms, 0}, {12 * ms, 20 * ms, 0}, {30 * ms, 40 * ms, 5 * ms}} // the last was preempted: not counted
 	for _, c := range []struct {
 		name                   string
-		seen                   []drawn
+		spans                  []drawn
+		seen                   []int64 // ms
 		missing, shared, alone int
 		sum                    int64
 	}{
-		{"each its own", []drawn{{from: 0, to: 5 * ms}, {from: 5 * ms, to: 9 * ms}, {from: 10 * ms, to: 11 * ms}, {from: 13 * ms, to: 20 * ms}}, 0, 0, 4, 0},
-		{"one for two", []drawn{{from: 0, to: 9 * ms}}, 2, 2, 0, 0},
-		{"torn", []drawn{{from: 12 * ms, to: 14 * ms}, {from: 15 * ms, to: 20 * ms}}, 3, 0, 1, -1 * ms},
-		{"none", nil, 4, 0, 0, 0},
+		{"each its own", []drawn{{from: 0, to: 5 * ms}, {from: 5 * ms, to: 9 * ms}, {from: 10 * ms, to: 11 * ms}, {from: 13 * ms, to: 20 * ms}}, []int64{1, 2, 6, 10, 13, 20}, 0, 0, 4, 0},
+		{"one for two", []drawn{{from: 0, to: 9 * ms}}, []int64{2, 7}, 2, 2, 0, 0},
+		{"over one that nobody saw", []drawn{{from: 0, to: 9 * ms}}, []int64{2, 3}, 3, 0, 1, 5 * ms},
+		{"torn", []drawn{{from: 12 * ms, to: 14 * ms}, {from: 15 * ms, to: 20 * ms}}, []int64{12, 14, 15, 20}, 3, 0, 1, -1 * ms},
+		{"seen between calls", []drawn{{from: 0, to: 5 * ms}}, []int64{3, 11}, 3, 0, 1, ms},
+		{"none", nil, nil, 4, 0, 0, 0},
 	} {
 		var into [3]outcome
-		score(calls, c.seen, &into, io.Discard)
+		for i := range c.seen {
+			c.seen[i] *= ms
+		}
+		score(calls, c.spans, c.seen, &into, io.Discard)
 		var missing, shared, alone int
 		var sum int64
 		for _, o := range into {

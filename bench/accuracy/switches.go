@@ -1,0 +1,218 @@
+package main
+
+// This file owns blocked time against the kernel's own account: the times that threads were off their CPUs, by the scheduler's
+// sched_switch events of the same run, which perf records for whoever may trace the whole machine.
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hbtrace/hbtrace/hooks"
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/tracefile"
+)
+
+// off is a time that a thread was off its CPU, ns of CLOCK_MONOTONIC. asleep: it waited for something; else it had to make room.
+type off struct {
+	from, to int64
+	asleep   bool
+}
+
+// switchesRefused is why sched_switch cannot be recorded here; "" if it can.
+func switchesRefused(dir string) string {
+	if _, err := exec.LookPath("perf"); err != nil {
+		return "there is no perf"
+	}
+	out, err := exec.Command("perf", "record", "-q", "-a", "-e", "sched:sched_switch", "-k", "CLOCK_MONOTONIC", "-o", dir+"/may.perf", "--", "true").CombinedOutput()
+	os.Remove(dir + "/may.perf")
+	if err != nil {
+		first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		return fmt.Sprintf("perf may not record sched_switch of the machine (%v: %s)", err, first)
+	}
+	return ""
+}
+
+// slept is what became of sleeps: of one class, of all rounds.
+type slept struct {
+	due, missing   int
+	seen, invented int
+	difference     []int64 // ns: recorded, less from the first switch away to the last one back
+}
+
+func (b *bench) switches() error {
+	fmt.Printf("Blocked time against sched_switch: %d rounds of the same program, its threads together\n\n", b.rounds)
+	if why := switchesRefused(b.dir); why != "" {
+		fmt.Printf("skipped: %s\n\n", why)
+		return nil
+	}
+	raw, err := os.Create(b.file("switches.txt"))
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	var locks, calls slept
+	for round := range b.rounds {
+		base := b.file("switches-%d", round)
+		// Names are cut to 15 bytes, and the filter keeps what all others do out of the buffers.
+		name := "acc-blocked"
+		if err := quiet("perf", "record", "-q", "-a", "-m", "8M", "-e", "sched:sched_switch", "--filter", fmt.Sprintf("prev_comm == %q || next_comm == %q", name, name),
+			"-k", "CLOCK_MONOTONIC", "-o", base+".perf", "--", b.hbtrace, "run", "-q", "-o", base, "--", b.program("blocked"), "400", base+".truth"); err != nil {
+			return err
+		}
+		kernel, err := offCPU(base + ".perf")
+		if err != nil {
+			return err
+		}
+		os.Remove(base + ".perf")
+		if err := compareSwitches(base+".hbt", kernel, &locks, &calls, raw); err != nil {
+			return err
+		}
+	}
+	fmt.Println("| | sleeps above the threshold, by sched_switch | of them not recorded | recorded | of them without a switch | recorded less off the CPU, µs: median / p99 / largest |")
+	fmt.Println("|---|---|---|---|---|---|")
+	for _, row := range []struct {
+		name string
+		s    *slept
+	}{{"locks, conditions, semaphores, joins", &locks}, {"calls", &calls}} {
+		d := row.s.difference
+		slices.Sort(d)
+		at := func(q float64) float64 {
+			if len(d) == 0 {
+				return 0
+			}
+			return float64(d[int(q*float64(len(d)-1))]) / 1e3
+		}
+		fmt.Printf("| %s | %d | %d | %d | %d | %.1f / %.1f / %.1f |\n", row.name, row.s.due, row.s.missing, row.s.seen, row.s.invented, at(0.5), at(0.99), at(1))
+	}
+	fmt.Println()
+	return nil
+}
+
+var switchLine = regexp.MustCompile(`^\s*([0-9]+)\.([0-9]{9}):.*prev_pid=([0-9]+) .*prev_state=(\S+) ==> .*next_pid=([0-9]+)`)
+
+// offCPU reads when each thread was off its CPU, by its id.
+func offCPU(path string) (map[int][]off, error) {
+	out, err := exec.Command("perf", "script", "--ns", "-i", path, "-F", "time,trace").Output()
+	if err != nil {
+		return nil, fmt.Errorf("perf script: %w", err)
+	}
+	return offCPUOf(bytes.NewReader(out))
+}
+
+func offCPUOf(r io.Reader) (map[int][]off, error) {
+	all, away := map[int][]off{}, map[int]off{}
+	for sc := bufio.NewScanner(r); sc.Scan(); {
+		w := switchLine.FindStringSubmatch(sc.Text())
+		if w == nil {
+			return nil, fmt.Errorf("perf script: line %q is no switch", sc.Text())
+		}
+		at, err := strconv.ParseInt(w[1]+w[2], 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		prev, _ := strconv.Atoi(w[3])
+		next, _ := strconv.Atoi(w[5])
+		away[prev] = off{from: at, asleep: !strings.HasPrefix(w[4], "R")}
+		if o, ok := away[next]; ok && next != 0 {
+			o.to = at
+			all[next] = append(all[next], o)
+			delete(away, next)
+		}
+	}
+	return all, nil
+}
+
+// recordedWait is an interval of a recording, and the class of what it waited in.
+type recordedWait struct {
+	interval
+	lock bool
+}
+
+// compareSwitches holds the intervals of a recording against when its threads were off their CPUs.
+func compareSwitches(path string, kernel map[int][]off, locks, calls *slept, raw io.Writer) error {
+	r, err := tracefile.Open(path)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	names := r.Meta().Hooks
+	of := map[trace.ThreadID][]recordedWait{}
+	if err := r.Events(func(e *trace.Event) error {
+		if e.Kind == trace.KindWait || e.Kind == trace.KindCall {
+			h, _ := hooks.ByID(e.Hook)
+			of[e.Thread] = append(of[e.Thread], recordedWait{interval{what: names[e.Hook].Name, from: int64(e.Start), to: int64(e.Time)}, h.Class.Waits()})
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, t := range r.Threads() {
+		matchSwitches(of[t.ID], within(kernel[t.TID], int64(t.Start), int64(t.End)), locks, calls, raw)
+	}
+	return nil
+}
+
+// within keeps what lies wholly in a thread's life as it was recorded: thread ids are used again.
+func within(all []off, from, to int64) (in []off) {
+	for _, o := range all {
+		if o.from >= from && o.to <= to {
+			in = append(in, o)
+		}
+	}
+	return in
+}
+
+// matchSwitches compares one thread's intervals with the times that it was off its CPU; both are in the order of time. A sleep belongs to
+// the interval that its middle lies in. What no interval holds is due from the threshold of calls on, since nothing tells what
+// it was a wait for; shorter ones that lie in one are counted by its kind.
+func matchSwitches(seen []recordedWait, kernel []off, locks, calls *slept, raw io.Writer) {
+	next := 0
+	for _, w := range seen {
+		into, threshold := calls, int64(callThresholdNs)
+		if w.lock {
+			into, threshold = locks, lockThresholdNs
+		}
+		into.seen++
+		var first, last int64
+		for ; next < len(kernel) && kernel[next].from+(kernel[next].to-kernel[next].from)/2 <= w.to; next++ {
+			o := kernel[next]
+			switch {
+			case o.from+(o.to-o.from)/2 < w.from:
+				if o.asleep && o.to-o.from >= callThresholdNs {
+					calls.due++
+					calls.missing++
+					fmt.Fprintf(raw, "not recorded: asleep for %d ns at %d, before %s\n", o.to-o.from, o.from, w.what)
+				}
+				continue
+			case o.asleep && o.to-o.from >= threshold:
+				into.due++
+			}
+			if first == 0 {
+				first = o.from
+			}
+			last = o.to
+		}
+		if first == 0 {
+			into.invented++
+			fmt.Fprintf(raw, "no switch in %s of %d ns at %d\n", w.what, w.ns(), w.from)
+			continue
+		}
+		into.difference = append(into.difference, w.ns()-(last-first))
+		fmt.Fprintf(raw, "%s of %d ns: off its CPU from %+d to %+d\n", w.what, w.ns(), first-w.from, last-w.to)
+	}
+	for ; next < len(kernel); next++ {
+		if o := kernel[next]; o.asleep && o.to-o.from >= callThresholdNs {
+			calls.due++
+			calls.missing++
+			fmt.Fprintf(raw, "not recorded: asleep for %d ns at %d\n", o.to-o.from, o.from)
+		}
+	}
+}
