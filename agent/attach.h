@@ -252,6 +252,7 @@ static void hb_attach(const char *session) {
     hb_store_release(&hb.on, 1u);
     if (hb_thread_join_session(t, NULL)) {
       hb_proc_announce(t);
+      hb_emit_exec(t, t->slot->cpu_start_ns);
       hb_modules_announce(t);
       hb_signal_install();
     }

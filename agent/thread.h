@@ -132,7 +132,8 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   t->debt_shift = 0;
   t->alloc_left = t->alloc_given = hb_alloc_gap(t);
   uint64_t cpu = hb_thread_cpu_ns();
-  uint64_t from = birth ? 0 : cpu; /* what a thread used before it got here is its own, too: its creator books it (hooks/life.h) */
+  /* What a thread used before it got here is its own, too: its creator books it (hooks/life.h). A fork child's clock began with it. */
+  uint64_t from = birth || (is_main && hb_load_relaxed(&hb.slot->flags) & HB_PROCF_FORKED) ? 0 : cpu;
   hb_points_begin(t, from, cpu);
   s->proc = hb.slot_index;
   s->proc_uid = hb.uid;

@@ -45,9 +45,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "110cead56ebbe432e5c2194299cad6e3606fdcca6b3b3c08e3651bb3d5b4ea76",
+	sourcesSHA256: "4460892a2ef1c48c4c4d52f2ed3a0ccaf27c6b3ff8b595f7fe56db495b6792d5",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "eb5d24233f54e92a2bb2a22e4ed65ee2ac90fade2675a7b55dd443a92e20a157",
+		"agent/hbagent_linux_amd64.so": "8eb1e436e14cc30f8f815027ac38b717d0d215e8665a39d4e680c79e9c16e0fb",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

@@ -43,8 +43,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "7fd07a7265cf9f0b9965c7e7d1ad499decf725c4482a4828ebdd4e20f169d6cf",
+	sourcesSHA256: "3a8a3531485c592497a71c4b6136296e9d11efaebc261e2e64825464d70e1823",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "ab2f227086614c5a6b818228cf8b7fd580b0051eb06fc2f66ab23bcc0ec91985",
+		"agent/hbagent_linux_arm64.so": "2690c96d9f56d1c01bf8d37ee643f45e035c35dbcce4a0355e5fe227323e15ef",
 	},
 }

@@ -96,6 +96,9 @@ static char *const *hb_exec_environ(struct hb_exec *x, char *const *env) {
  * passes by, nobody signals it */
 static int hb_exec_gate(struct hb_block *b) {
   struct hb_tls *t = hb_self();
+  /* where this image's CPU time ends and the exec's begins (hb_emit_exec) */
+  if (hb_load_relaxed(&hb.on) && t->slot && hb_load_relaxed(&hb.wiped->alive) && (uint32_t)hb_sys1(HB_SYS_gettid, 0) == t->slot->tid)
+    hb_store_relaxed(&t->slot->cpu_ns, hb_thread_cpu_ns());
   if (hb.signal < 32 || !hb_load_relaxed(&hb.on) || !hb_load_relaxed(&hb.wiped->alive) ||
       (uint32_t)hb_sys1(HB_SYS_getpid, 0) != hb.slot->pid)
     return 0;

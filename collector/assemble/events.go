@@ -127,7 +127,11 @@ func (a *Assembler) sample(t *thread, h *segment.Rec, rec []byte, e *trace.Event
 		if h.Flags&segment.RecFlagSameCPU != 0 {
 			e.Flags |= trace.FlagSameCPU
 		}
-		e.CPU, e.Object = t.cpuPassed(r.CPUNs, r.WeightNs, a.cpuPeriod), r.Object
+		if e.Hook == hooks.Execve {
+			e.CPU = a.execPassed(t, r.WeightNs)
+		} else {
+			e.CPU, e.Object = t.cpuPassed(r.CPUNs, r.WeightNs, a.cpuPeriod), r.Object
+		}
 	}
 	if r.Kind == segment.SamplePeriodic && h.Flags&segment.RecFlagAlone != 0 {
 		t.sampleAlone()
@@ -157,13 +161,27 @@ func (t *thread) cpuPassed(now, weight, period uint64) int64 {
 	return int64(d)
 }
 
+// execPassed books what a program used before it was recorded, all of it at once (agent/emit.h, hb_emit_exec). used is what
+// the thread's clock showed by then, and exec keeps that clock: what the image before it used is its own.
+func (a *Assembler) execPassed(t *thread, used uint64) int64 {
+	if t.proc == nil || t.proc.meta.Forked || !t.meta.Main || used > math.MaxInt64 || t.cpuBase != used {
+		return 0
+	}
+	a.adopt()
+	used -= min(t.proc.cpuBefore, used)
+	t.cpuBase -= used
+	return int64(used)
+}
+
 // cpuRest is what no sample stands for when a thread ends, now being its CPU time. Less than two periods is no more than
 // the chance that strata bring, and evens out over a process's threads: it is kept in the process's balance, and
-// what is left of that when its main thread ends is the main thread's. More was lost.
-func (t *thread) cpuRest(now, period uint64) int64 {
+// what is left of that when its main thread ends is the main thread's. Of a process that has been given more than it used, the rest
+// is taken from others': of a thousand short ones with a thread each, most have no sample, and few have one that stands for all. More was lost.
+func (a *Assembler) cpuRest(t *thread, now uint64) int64 {
 	if !t.cpuUsed(now) {
 		return 0
 	}
+	period := a.cpuPeriod
 	rest := int64(t.cpuSeen) - int64(t.cpuLast)
 	t.cpuLast = max(t.cpuLast, t.cpuSeen)
 	if t.proc == nil || period == 0 || rest >= 2*int64(period) {
@@ -171,11 +189,12 @@ func (t *thread) cpuRest(now, period uint64) int64 {
 	}
 	b := &t.proc.cpuBalance
 	*b += rest
-	if !t.meta.Main || *b <= 0 {
+	if !t.meta.Main {
 		return 0
 	}
-	rest, *b = *b, 0
-	return rest
+	rest, *b = *b+a.cpuDebt, 0
+	a.cpuDebt = min(rest, 0)
+	return max(rest, 0)
 }
 
 // cpuUsed takes up a thread's CPU time; false when it says nothing.
@@ -311,7 +330,7 @@ func (a *Assembler) exit(t *thread, rec []byte, e *trace.Event) bool {
 
 // ended delivers a thread's last event. cpu is its thread CPU time then, as far as known.
 func (a *Assembler) ended(t *thread, at trace.Ns, cpu uint64) {
-	rest := t.cpuRest(cpu, a.cpuPeriod)
+	rest := a.cpuRest(t, cpu)
 	t.exited, t.exitPass = true, a.pass
 	t.meta.End = max(at, t.meta.Start, t.seen) // its process may have ended while it ran on
 	t.setCPU()

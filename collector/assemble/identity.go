@@ -72,8 +72,9 @@ type process struct {
 	meta       trace.Process
 	uid        uint32
 	parentUID  uint32
-	slot       int  // index in the segment, -1 unknown
-	hostPID    bool // meta.PID is the recorder's number, not the process's own
+	cpuBefore  uint64 // what the image before an exec used: the CPU clock goes on (execPassed)
+	slot       int    // index in the segment, -1 unknown
+	hostPID    bool   // meta.PID is the recorder's number, not the process's own
 	space      space
 	tids       map[uint32][]uint32 // uids of threads by the process's own thread ids, oldest first
 	exits      exits
@@ -263,6 +264,11 @@ func (a *Assembler) link(p *process) {
 				a.alter(replaced)
 			}
 			a.procGone(replaced, p.meta.Start)
+		}
+		for _, t := range a.threads {
+			if t.proc == replaced { // whichever of them it was that called exec
+				p.cpuBefore = max(p.cpuBefore, t.cpuSeen)
+			}
 		}
 	case spawner != nil:
 		p.meta.Parent = spawner.meta.ID

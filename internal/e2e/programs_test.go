@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/pprof/profile"
 
@@ -200,6 +202,29 @@ func TestShortRunsKeepTheirTime(t *testing.T) {
 	t.Logf("make_calls: %.1f %% of the CPU time, by the profile %.1f %%", truth, got)
 	if got < truth-12 || got > truth+12 {
 		t.Errorf("make_calls has %.1f %% of the profile, and used %.1f %% of the CPU time", got, truth)
+	}
+}
+
+// TestExecIsAccountedFor: what processes use before anything of theirs can be recorded, in the kernel's exec and in the loader, is
+// in the profile, as execve; what the image before the exec used is not in it twice.
+func TestExecIsAccountedFor(t *testing.T) {
+	s := start(t, testprog.Command{Args: []string{testprog.Build(t, "execcost"), "truth"}})
+	res := s.finish(t)
+	var before, during int64
+	if n, err := fmt.Sscan(string(res.Stderr), &before, &during); n != 2 || res.Status() != 0 {
+		t.Fatalf("execcost: %v, %v", res, err)
+	}
+	r := s.open(t)
+	exec, total := r.sum(t, "cpu", function("execve"))
+	rest := total - exec
+	t.Logf("before: %v, by the profile %v with what the parent used; during: %v, by the profile %v", time.Duration(before), time.Duration(rest),
+		time.Duration(during), time.Duration(exec))
+	if rest < before*3/4 || rest > before*3/2 {
+		t.Errorf("all but execve has %v of the profile; the children used %v before their execs", time.Duration(rest), time.Duration(before))
+	}
+	// The agent itself begins on the way; and the program that the recorder runs was exec-ed, too.
+	if exec < during/3 || exec > during+during/10 {
+		t.Errorf("execve has %v of the profile, of %v that execs and the loader used", time.Duration(exec), time.Duration(during))
 	}
 }
 

@@ -63,6 +63,7 @@ func behaviours() []behaviour {
 		{name: "vfork", program: "vfork", procs: 21, intervals: []string{"waitpid"}},
 		{name: "spawn", program: "spawn", procs: 12},
 		{name: "daemon", program: "daemon", procs: 3, intervals: []string{"usleep"}},
+		{name: "execcost", program: "execcost", procs: 81, threads: 81},
 		{name: "execchain", program: "execchain", args: []string{"9"}, code: 17, procs: 10, threads: 10},
 		{name: "env-set", program: "env", args: []string{"set"}, env: []string{"PATH=/usr/bin:/bin", "FOO=bar"}, procs: 2},
 		{name: "env-clear", program: "env", args: []string{"clear"}},

@@ -327,6 +327,9 @@ func (t *Table) moduleAt(addr uint64) *trace.Module {
 // Valid returns s as valid UTF-8: what is not is replaced by U+FFFD.
 func Valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
+// Begins says whether a hook is where a program begins: the exec itself. No stack lies below it, and none is missing.
+func Begins(m *trace.Meta, h trace.HookID) bool { return h != 0 && m.Hooks[h].Name == "execve" }
+
 // HookName is the name of a wrapped function; "" for 0.
 func HookName(m *trace.Meta, h trace.HookID) string {
 	if h == 0 {

@@ -237,6 +237,9 @@ func (r *reader) event(e *trace.Event) error {
 		}
 		cpu := max(0, min(e.CPU, maxNs))
 		site := m.sites.id(stack, 0)
+		if stack == 0 && frames.Begins(m.src.Meta(), e.Hook) {
+			site = m.sites.id(0, e.Hook)
+		}
 		m.doubt.Unplaced += t.hold(sample{at, cpu, site, r.late.sample(e, t.info.Proc, site, cpu)}, m.load)
 		if e.Kind == trace.KindThreadExit {
 			m.doubt.Unplaced += t.let(len(t.held), maxNs, m.load)
@@ -299,7 +302,7 @@ func (r *reader) count(e *trace.Event) {
 		return
 	}
 	d.Stacks += n
-	if r.valid(e.Stack) == 0 {
+	if r.valid(e.Stack) == 0 && !frames.Begins(r.m.src.Meta(), e.Hook) {
 		d.NoStack += n
 	}
 	if e.Flags&trace.FlagStackCut != 0 {

@@ -152,7 +152,7 @@ func (m *Model) place() {
 				leaf = at.ID
 			}
 		}
-		if len(t.path) == 0 {
+		if len(t.path) == 0 && !frames.Begins(m.src.Meta(), k.hook) {
 			node = t.child(0, 0)
 		}
 		if k.hook != 0 {

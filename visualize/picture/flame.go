@@ -140,7 +140,7 @@ func (f *flame) build() {
 				step(flameKey{frame: a.ID}, fr.Name, fr.Module, fr.Mark)
 			}
 		}
-		if len(path) == 0 {
+		if len(path) == 0 && !frames.Begins(f.src.Meta(), r.Hook) {
 			name := f.table.Stack(f.src, nil, &weigh.Key{Routine: r.Routine})[0].Name
 			step(flameKey{name: name}, name, r.Routine.Module, true)
 		}

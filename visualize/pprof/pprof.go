@@ -278,6 +278,7 @@ func (w *writer) stack(t *weigh.Table, k *weigh.Key) []*profile.Location {
 	switch {
 	case len(path) > 0:
 		w.stacks[key] = ls
+	case frames.Begins(w.src.Meta(), k.Hook):
 	case k.Routine != (trace.Addr{}):
 		ls = append(ls, w.synthetic(t.Frames.Address(k.Routine.Module, k.Routine.Off)))
 	default:

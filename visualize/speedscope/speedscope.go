@@ -100,7 +100,7 @@ func (x *writer) stacks() {
 				push(frame{f.Name, f.File})
 			}
 		}
-		if r.Stack == 0 { // what stands where there is none
+		if r.Stack == 0 && !frames.Begins(x.src.Meta(), r.Hook) { // what stands where there is none
 			for _, f := range x.t.Stack(x.src, nil, &weigh.Key{Routine: r.Routine}) {
 				push(frame{Name: f.Name})
 			}

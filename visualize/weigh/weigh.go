@@ -370,6 +370,9 @@ func (c *Collector) row(e *trace.Event, t *thread, kind uint8, hook trace.HookID
 // judge says what a stack is, and whether the hook is a frame of its own on top of it.
 func (c *Collector) judge(stack trace.StackID, hook trace.HookID) (trace.StackID, trace.HookID, doubtBits) {
 	if !c.t.Frames.Valid(stack) {
+		if frames.Begins(c.src.Meta(), hook) {
+			return 0, hook, 0
+		}
 		return 0, hook, doubtNoStack
 	}
 	var doubt doubtBits
@@ -513,7 +516,7 @@ func (t *Table) Stack(src trace.Source, dst []Frame, k *Key) []Frame {
 	if len(dst) == n && k.Routine != (trace.Addr{}) {
 		dst = append(dst, Frame{Name: t.Frames.Address(k.Routine.Module, k.Routine.Off)})
 	}
-	if len(dst) == n {
+	if len(dst) == n && !frames.Begins(src.Meta(), k.Hook) {
 		dst = append(dst, Frame{Name: NoStack})
 	}
 	if k.Hook != 0 {
