@@ -390,10 +390,10 @@ func (p *Page) Screenshot() []byte {
 }
 
 // Metrics are Chromium's own figures of the page's main thread, by name: ScriptDuration, TaskDuration, LayoutDuration and so on, in seconds
-// since the page began.
+// of CPU time since it was first asked. What other programs do beside it is not in them.
 func (p *Page) Metrics() map[string]float64 {
 	p.t.Helper()
-	p.must(p.call("Performance.enable", nil, nil))
+	p.must(p.call("Performance.enable", values{"timeDomain": "threadTicks"}, nil))
 	var out struct {
 		Metrics []struct {
 			Name  string

@@ -1,7 +1,7 @@
 // Painting of lanes. A lane's strip is painted column by column into one bitmap: of each column, how much of its time
 // the thread spent in each state, stacked. So a picture costs what its size costs, however many pieces lie behind it.
 
-import { dark, looks, pack, stacking, stateCount } from "./colours.js";
+import { ink, looks, pack, stacking, stateCount } from "./colours.js";
 import type { Rows } from "./store.js";
 
 export const stripHeight = 22;
@@ -30,6 +30,8 @@ export class Strips {
   private image: ImageData | null = null;
   private share = new Float32Array(0);
   private colours: number[] = [];
+  private unknown: [line: number, ground: number] = [0, 0];
+  private density = 1;
   private width = 0;
   private height = 0;
 
@@ -82,11 +84,13 @@ export class Strips {
     if (this.share.length !== width * stateCount) this.share = new Float32Array(width * stateCount);
     this.width = width;
     this.height = height;
+    this.density = density;
     this.colours = looks.map((l) => pack(l.fill));
+    this.unknown = [pack(ink("hatch")), pack(ink("lane"))];
   }
 
-  /** paint fills strip `at` with rows [a, b) of a thread; time [from, to) is the strip's width. */
-  paint(at: number, rows: Rows, a: number, b: number, from: number, to: number): void {
+  /** paint fills strip `at` with rows [a, b) of a thread that lived from start to end; time [from, to) is the strip's width. */
+  paint(at: number, rows: Rows, a: number, b: number, from: number, to: number, start: number, end: number): void {
     const { width, height, share, pixels } = this;
     share.fill(0);
     const per = width / (to - from);
@@ -106,7 +110,10 @@ export class Strips {
       share[last * stateCount + s] += x1 - last;
     }
     const base = at * height * width;
-    for (let c = 0; c < width; c++) {
+    const [line, ground] = this.unknown;
+    const born = Math.floor((start - from) * per);
+    const died = Math.ceil((end - from) * per);
+    for (let c = Math.max(0, born); c < Math.min(width, died); c++) {
       let y = height; // from the bottom up
       let sum = 0;
       for (const s of stacking) {
@@ -117,26 +124,12 @@ export class Strips {
         const colour = this.colours[s];
         for (; y > top; y--) pixels[base + (y - 1) * width + c] = colour;
       }
+      for (; y > 0; y--) pixels[base + (y - 1) * width + c] = hatched(c, y, this.density, line, ground);
     }
   }
 }
 
-const hatches: (CanvasPattern | string | undefined)[] = [];
-
-/** hatch is the pattern of time that nothing is known of. */
-export function hatch(g: CanvasRenderingContext2D): CanvasPattern | string {
-  return (hatches[Number(dark())] ??= newHatch(g));
-}
-
-function newHatch(g: CanvasRenderingContext2D): CanvasPattern | string {
-  const tile = document.createElement("canvas");
-  tile.width = tile.height = 6;
-  const t = tile.getContext("2d")!;
-  t.strokeStyle = dark() ? "#4a525c" : "#c3c9d1";
-  t.lineWidth = 1;
-  t.beginPath();
-  t.moveTo(-1, 7);
-  t.lineTo(7, -1);
-  t.stroke();
-  return g.createPattern(tile, "repeat") ?? (dark() ? "#3a414a" : "#d9dde2");
+/** hatched is a pixel of the pattern of time that nothing is known of. */
+function hatched(column: number, row: number, density: number, line: number, ground: number): number {
+  return (column + row) % Math.round(6 * density) < density ? line : ground;
 }

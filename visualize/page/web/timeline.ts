@@ -3,11 +3,11 @@
 import type { App, View } from "./app.js";
 import { drawArrows, type Selected } from "./arrows.js";
 import { depthsOf, drawCalls } from "./calls.js";
-import { chartHeight, type Charted, drawCharts, rulerHeight } from "./charts.js";
+import { chartHeight, type Charted, Curves, drawCharts, rulerHeight } from "./charts.js";
 import { ink, looks, off, ready, running } from "./colours.js";
 import { Canvas, fill, h } from "./dom.js";
 import { duration, steps } from "./format.js";
-import { hatch, index, stripHeight, Strips } from "./lanes.js";
+import { index, stripHeight, Strips } from "./lanes.js";
 import { order } from "./order.js";
 import { aboutPiece } from "./piece.js";
 import { type Plot, rowHeight } from "./plot.js";
@@ -39,6 +39,7 @@ export class Timeline implements View, Plot {
   private tip = h("div", { class: "tip", hidden: true });
   private legend = h("div", { class: "legend", "aria-label": "What the colours mean" });
   private strips = new Strips();
+  private curves = new Curves();
   private lanes: Lane[] = [];
   private rows: Rows | null = null;
   private rowsOf = new Map<number, [number, number]>();
@@ -112,7 +113,10 @@ export class Timeline implements View, Plot {
     this.charts.fit(width, 3 * chartHeight + rulerHeight);
     this.canvas.fit(width, Math.max(40, this.scroller.clientHeight));
     if (what.has("data")) this.asked = "";
-    if (what.has("theme")) this.strips.forget();
+    if (what.has("theme")) {
+      this.strips.forget();
+      this.curves.forget();
+    }
     if (what.has("from") || what.has("to")) this.move();
     if (what.has("data") || what.has("shown")) this.explain();
     this.layout();
@@ -215,7 +219,7 @@ export class Timeline implements View, Plot {
 
   private render(): void {
     if (!this.element.isConnected || this.canvas.width === 0) return;
-    drawCharts(this, this.charts, this.chart, this.hover ? this.hover.x : -1);
+    drawCharts(this, this.charts, this.chart, this.hover ? this.hover.x : -1, this.curves, this.moving);
     this.drawPicked(this.charts.g, this.charts.height);
     this.drawLanes();
   }
@@ -239,23 +243,14 @@ export class Timeline implements View, Plot {
     if (!this.strips.serves(from, to, this.rows, which, this.moving)) {
       this.strips.begin(Math.round(plot * d), lanes.length, d);
       lanes.forEach((l, i) => {
-        const r = this.rowsOf.get(l.thread);
-        if (this.rows && r) this.strips.paint(i, this.rows, r[0], r[1], from, to);
+        const r = this.rowsOf.get(l.thread) ?? [0, 0];
+        const t = this.app.store.about.threads[l.thread];
+        if (this.rows) this.strips.paint(i, this.rows, r[0], r[1], from, to, t.start, t.end);
       });
       this.strips.done(from, to, this.rows, which);
     }
-    const pattern = hatch(g);
     lanes.forEach((l, i) => {
-      const t = this.app.store.about.threads[l.thread];
       const y = l.y - top;
-      const x0 = Math.max(this.gutter, this.x(t.start));
-      const x1 = Math.min(this.gutter + plot, this.x(t.end));
-      if (x1 > x0) {
-        g.fillStyle = ink("lane");
-        g.fillRect(x0, y, x1 - x0, stripHeight);
-        g.fillStyle = pattern;
-        g.fillRect(x0, y, x1 - x0, stripHeight);
-      }
       this.strips.show(g, i, this.gutter, y, plot, from, to);
       label(this, g, l, y, threads === null || threads.includes(l.thread));
       const needle = find.toLowerCase();
