@@ -99,7 +99,7 @@ export function ofFrame(name: string, module: string | undefined): string {
     const hue = hueOf.get(module ?? "");
     const h = (hue ?? 214) + (hash(name) % 9) * 2 - 8;
     const l = (hash(name) >>> 8) % 5;
-    const s = hue === undefined ? 12 : dark() ? 30 : 58;
+    const s = hue === undefined ? 12 : dark() ? 22 : 58;
     c = dark() ? `hsl(${h} ${s}% ${34 + l * 2.2}%)` : `hsl(${h} ${s}% ${79 + l * 2}%)`;
     known.set(key, c);
   }
