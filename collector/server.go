@@ -42,6 +42,7 @@ type attachment struct {
 	id      identity // of the process, pinned while it waited for us
 	cmdline []string
 	exe     string
+	mapped  []mapped // what it had mapped then, for its unwind tables
 }
 
 // listen starts serving processes of user uid, of all users if that is root. attached takes over the identity that it is given.
@@ -95,7 +96,7 @@ func (s *server) accept() {
 			}
 			s.attached(a) // before it goes on: what it writes next is its
 			if s.tables != nil {
-				s.letGo(c, a.id.pid, a.slot, a.uid)
+				s.letGo(c, a)
 			}
 		}()
 	}
@@ -112,12 +113,10 @@ func (s *server) serve(c *net.UnixConn) (a attachment, err error) {
 	if cred.Pid <= 0 {
 		return a, errors.New("a process asked for the session from a pid namespace that cannot be seen from here: run hbtrace outside of it")
 	}
-	// The peer waits for our message, so it lives while this is read.
-	a.id, err = identify(int(cred.Pid))
-	if err != nil {
+	// The peer waits for our message, so it lives now; that it answers later says that it did.
+	if a.id, err = pin(int(cred.Pid)); err != nil {
 		return a, err
 	}
-	a.cmdline, a.exe = describe(a.id.pid)
 	defer func() {
 		if err != nil {
 			a.id.close()
@@ -147,6 +146,14 @@ func (s *server) serve(c *net.UnixConn) (a attachment, err error) {
 	if _, _, err := c.WriteMsgUnix(msg, unix.UnixRights(fds...), nil); err != nil {
 		return a, fmt.Errorf("give process %d the session: %w", cred.Pid, err)
 	}
+	// While it maps the segment: its program and libraries are mapped already, and what is new of them is being compiled.
+	if s.tables != nil {
+		a.mapped = s.tables.mapped(a.id.pid)
+	}
+	if err := a.id.learn(); err != nil {
+		return a, err
+	}
+	a.cmdline, a.exe = describe(a.id.pid)
 	buf := make([]byte, segment.ReadyBytes+1)
 	n, err := c.Read(buf)
 	if err != nil || n == 0 {
@@ -170,17 +177,21 @@ func (s *server) serve(c *net.UnixConn) (a attachment, err error) {
 }
 
 // letGo publishes the process's unwind tables and tells it to go on; it waits no longer than firstTables.
-func (s *server) letGo(c *net.UnixConn, pid, slot int, uid uint32) {
-	done := make(chan struct{})
-	s.wg.Add(1)
-	go func() {
-		defer s.wg.Done()
-		defer close(done)
-		s.tables.publish(pid, slot, uid)
-	}()
-	select {
-	case <-done:
-	case <-time.After(firstTables):
+func (s *server) letGo(c *net.UnixConn, a attachment) {
+	if compiled(a.mapped) {
+		s.tables.show(a.slot, a.uid, a.mapped)
+	} else {
+		done := make(chan struct{})
+		s.wg.Add(1)
+		go func() {
+			defer s.wg.Done()
+			defer close(done)
+			s.tables.show(a.slot, a.uid, a.mapped)
+		}()
+		select {
+		case <-done:
+		case <-time.After(firstTables):
+		}
 	}
 	c.Write([]byte{1}) // an agent that is gone needs no answer
 }

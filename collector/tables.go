@@ -96,21 +96,46 @@ func (t *tables) close() {
 	unix.Close(t.fd)
 }
 
+// mapped is a part of a file that a process has mapped to execute.
+type mapped struct {
+	e   assemble.MapsEntry
+	img *image
+}
+
 // publish makes the list of what process pid has mapped now, compiles what is new, and publishes it for its slot.
-func (t *tables) publish(pid, slot int, uid uint32) {
+func (t *tables) publish(pid, slot int, uid uint32) { t.show(slot, uid, t.mapped(pid)) }
+
+// mapped lists what process pid has mapped now, and begins to compile what is new of it; nothing if it is gone.
+func (t *tables) mapped(pid int) []mapped {
 	entries, err := assemble.ReadMaps(pid)
 	if err != nil {
-		return // it is gone
+		return nil
 	}
-	type part struct {
-		e   assemble.MapsEntry
-		img *image
-	}
-	var parts []part
+	parts := make([]mapped, 0, len(entries))
 	for _, e := range entries {
 		if img := t.image(pid, e.Path); img != nil {
-			parts = append(parts, part{e, img})
+			parts = append(parts, mapped{e, img})
 		}
+	}
+	return parts
+}
+
+// compiled says that nothing of it is being compiled any more.
+func compiled(parts []mapped) bool {
+	for _, p := range parts {
+		select {
+		case <-p.img.ready:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// show publishes a process's list for its slot, when all that is in it is compiled.
+func (t *tables) show(slot int, uid uint32, parts []mapped) {
+	if parts == nil {
+		return
 	}
 	var list []unwind.Module
 	for _, p := range parts {
