@@ -5,6 +5,7 @@
 // from the repository (60000000 samples are 1 GB):
 //
 //	go run ./bench/export [-samples 10000000] [-threads 64] [-dir DIR] [-only REGEXP]
+//	go run ./bench/export -beside 30000          # what perf's tools take for a recording of the same run
 package main
 
 import (
@@ -38,6 +39,7 @@ func main() {
 	bin := flag.String("hbtrace", "", "the hbtrace to measure (default: built from this tree)")
 	keep := flag.String("recording", "", "measure on this recording; made first, and kept, when it is not there")
 	step := flag.String("step", "", "do one step of the measuring with -recording: make, count or summarise (used by the program itself)")
+	perf := flag.Int("beside", 0, "instead, record this many `rounds` of bench/workloads/mixed.c with perf beside, and measure its tools and ours on that")
 	some := flag.String("only", "", "measure what matches this `regexp` alone")
 	flag.Parse()
 	only, err := regexp.Compile(*some)
@@ -46,7 +48,7 @@ func main() {
 	case *step != "":
 		err = do(*step, *keep, *samples, *threads)
 	default:
-		err = run(*samples, *threads, *dir, *bin, *keep, only)
+		err = run(*samples, *threads, *dir, *bin, *keep, only, *perf)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "export: %v\n", err)
@@ -54,7 +56,7 @@ func main() {
 	}
 }
 
-func run(samples, threads int, dir, bin, path string, only *regexp.Regexp) error {
+func run(samples, threads int, dir, bin, path string, only *regexp.Regexp, perf int) error {
 	tmp, err := os.MkdirTemp(dir, "hbtrace-export-")
 	if err != nil {
 		return err
@@ -67,6 +69,9 @@ func run(samples, threads int, dir, bin, path string, only *regexp.Regexp) error
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("building hbtrace: %w\n%s", err, out)
 		}
+	}
+	if perf > 0 {
+		return beside(bin, tmp, perf)
 	}
 	if path == "" {
 		path = filepath.Join(tmp, "big.hbt")
