@@ -35,6 +35,10 @@ var checks = []struct{ what, sql string }{
 		join slice o on f.slice_out = o.id join slice i on f.slice_in = i.id join slice w on i.parent_id = w.id
 		join args a on a.arg_set_id = w.arg_set_id and a.key = 'debug.released_ns_before_end'
 		where i.name glob 'woken by *' and a.int_value between 0 and w.dur and abs(i.ts - o.ts - a.int_value) > 20000 limit 5`},
+	{"spans that had more time to themselves, on a CPU or blocked than they took", `select s.name, s.ts, s.dur, a.key, a.int_value from slice s join args a using (arg_set_id)
+		where a.key in ('debug.self_us', 'debug.cpu_us', 'debug.blocked_us') and a.int_value > s.dur / 1000 + 1 limit 5`},
+	{"samples without a call stack, or of nobody's thread", `select p.ts, t.tid from perf_sample p left join thread t using (utid)
+		where p.callsite_id is null or t.upid is null limit 5`},
 	{"threads without a name", `select t.tid from slice s join thread_track tt on s.track_id = tt.id join thread t using (utid)
 		where t.name is null limit 5`},
 }

@@ -48,6 +48,9 @@ func TestChecksFindFaults(t *testing.T) {
 		packet(100, begin, on, msg(23, []byte("never closed"))),
 		packet(110, instant, on, flow(47), msg(23, []byte("from"))),
 		packet(120, instant, on, flow(48)), // no name
+		packet(130, begin, on, msg(23, []byte("liar"))),
+		packet(140, num(9, 2), on, msg(4, slices.Concat(msg(10, []byte("self_us")), num(3, 1000)))),
+		msg(1, slices.Concat(num(8, 150), num(10, 1), num(13, 1), msg(66, slices.Concat(num(2, 10), num(3, 11))))), // without a call stack
 	)
 	path := filepath.Join(t.TempDir(), "faulty")
 	if err := os.WriteFile(path, trace, 0o644); err != nil {
@@ -65,7 +68,8 @@ func TestChecksFindFaults(t *testing.T) {
 			t.Errorf("%s flows, want 1", rows[0][0])
 		}
 	}
-	for _, what := range []string{"slices that were never closed", "slices without a name", "threads without a name"} {
+	for _, what := range []string{"slices that were never closed", "slices without a name", "threads without a name",
+		"spans that had more time to themselves, on a CPU or blocked than they took", "samples without a call stack, or of nobody's thread"} {
 		if found[what] == 0 {
 			t.Errorf("the check for %s finds none", what)
 		}

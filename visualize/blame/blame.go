@@ -42,8 +42,7 @@ type Options struct {
 	MaxSamples   int // 2 Mi
 	MaxSteps     int // pieces of chains looked at, of each window; 32 Mi. Waits for locks are looked at first
 	MaxLinks     int // distinct links of chains kept; 256 Ki
-	// Whole looks at all of a recording, window after window, for the summary. What [Result.Of] tells of single waits is not
-	// kept then.
+	// Whole looks at all of a recording, window after window, for the summary. [Result.Accounts] are not kept then.
 	Whole bool // a window is half as large, since what is sorted is there twice
 }
 
@@ -214,7 +213,7 @@ type Result struct {
 	Deadlocks  []Deadlock
 	Inversions []Inversion
 	names      map[Object]string
-	ends       map[waitID]end
+	ends       Accounts
 
 	// What was left out, because there was too much of it.
 	IntervalsLeft, SamplesLeft, WaitsLeft, LinksLeft uint64
@@ -259,7 +258,7 @@ func New(src trace.Source, tab *frames.Table, o Options) *Analyser {
 	o.fill()
 	a := &Analyser{
 		o: o, src: src, tab: tab, locking: weigh.NewLocking(src.Meta(), tab),
-		res:   &Result{Edges: map[EdgeKey]*Edge{}, names: map[Object]string{}, ends: map[waitID]end{}},
+		res:   &Result{Edges: map[EdgeKey]*Edge{}, names: map[Object]string{}, ends: Accounts{}},
 		gone:  map[goneKey]trace.Ns{},
 		holds: map[Object]*holds{}, names: map[trace.ThreadID]string{}, procOf: map[trace.ThreadID]trace.ProcID{}, used: map[Object]*uses{},
 	}
@@ -316,9 +315,15 @@ type Account struct {
 	Waker trace.ThreadID // the third thread that the kernel saw waking it: see [Edge]; 0 none, or not known
 }
 
+// Accounts are those of single waits. They are little of what there is in a [Result], and stay when that is let go.
+type Accounts map[waitID]end
+
+// Accounts are what became of single waits; none where Options.Whole was asked for.
+func (r *Result) Accounts() Accounts { return r.ends }
+
 // Of is the account of a wait of a thread that ended at a time.
-func (r *Result) Of(thread trace.ThreadID, at trace.Ns) Account {
-	e := r.ends[waitID{thread, at}]
+func (a Accounts) Of(thread trace.ThreadID, at trace.Ns) Account {
+	e := a[waitID{thread, at}]
 	return Account{e.name, e.by, e.taken, e.waker}
 }
 

@@ -188,7 +188,7 @@ func TestEdgeOfHolder(t *testing.T) {
 	if len(e.Doing) != 2 || e.Doing[0].Act != Calling || e.Doing[0].Func != "fsync in store" || e.Doing[0].Ns != int64(8*ms) || e.Doing[1].Act != Unseen {
 		t.Errorf("holder did %+v", e.Doing)
 	}
-	if x := r.Of(w.c, 20*ms); x.What != "fsync in store" || x.By != w.b {
+	if x := r.Accounts().Of(w.c, 20*ms); x.What != "fsync in store" || x.By != w.b {
 		t.Errorf("chain end %q by %d", x.What, x.By)
 	}
 	if n := r.Name(Object{1, 0x10}); n != "mutex of get" {
@@ -288,7 +288,7 @@ func TestWakers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for at, want := range map[trace.Ns]trace.ThreadID{30 * ms: 0, 50 * ms: w.c, 70 * ms: 0, 90 * ms: 0} {
-		if got := r.Of(w.a, at).Waker; got != want {
+		if got := r.Accounts().Of(w.a, at).Waker; got != want {
 			t.Errorf("the wait that ended at %d ms was woken by third thread %d, want %d", at/ms, got, want)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/stored"
 )
 
-// Code writes a Result, or reads one into an empty Result. Of the edges only those of keys are written, and what
-// [Result.Of] tells of single waits is not.
+// Code writes a Result, or reads one into an empty Result. Of the edges only those of keys are written, and
+// [Result.Accounts] are not.
 func (r *Result) Code(c *stored.Coding, keys []EdgeKey) {
 	type keyed struct {
 		key  EdgeKey

@@ -78,7 +78,7 @@ type Table struct {
 func New(src trace.Source) *Table {
 	n := src.Nodes() + 1
 	t := &Table{
-		src: src, modules: map[trace.ModuleID]*trace.Module{}, started: startedAs(src.Processes()),
+		src: src, modules: map[trace.ModuleID]*trace.Module{}, started: startedAs(src.Processes(), src.Meta().Command),
 		frames: make([]Frame, 1), ids: map[frameKey]ID{},
 		sets: make([][]At, 1), byAddr: map[addrKey]uint32{},
 		nodes: make([]node, n),
@@ -252,15 +252,23 @@ func (t *Table) base(m *trace.Module) string {
 }
 
 // startedAs tells, by path, under which other name programs were started, where all processes of one agree.
-func startedAs(list []trace.Process) map[string]string {
+func startedAs(list []trace.Process, command []string) map[string]string {
 	out := map[string]string{}
+	asked := ""
+	if len(command) > 0 {
+		asked = filepath.Base(command[0])
+	}
 	for i := range list {
 		p := &list[i]
 		if len(p.Cmdline) == 0 || p.Exe == "" {
 			continue
 		}
 		name := Valid(filepath.Base(strings.TrimPrefix(p.Cmdline[0], "-")))
-		// a title that the program gave itself is no name of a file
+		// A title that the program gave itself is no name of a file, but where it begins with the name of the command that was
+		// recorded: redis calls itself "redis-server *:6379".
+		if first, _, ok := strings.Cut(strings.ReplaceAll(p.Cmdline[0], ":", " "), " "); ok && first == asked {
+			name = Valid(first)
+		}
 		if strings.ContainsAny(name, " :()[]") || name == "." || name == "/" {
 			name = Valid(filepath.Base(p.Exe))
 		}

@@ -117,8 +117,12 @@ func TestProgramAsStarted(t *testing.T) {
 		"redis-check-rdb+0x41": {"redis-server: child"},
 		"redis-check-rdb+0x42": {""},
 		"redis-check-rdb+0x43": {},
+		"redis-sentinel+0x41":  {"redis-sentinel *:26379 [sentinel]"},
+		"redis-sentinel+0x42":  {"redis-sentinel: child"},
+		"redis-check-rdb+0x44": {"redis-sentinels *:26379"},
 	} {
 		b := tracetest.New()
+		b.Meta().Command = []string{"/usr/bin/redis-sentinel", "--port"}
 		for i, name := range started {
 			b.AddProcess(trace.Process{PID: 1 + i, Exe: "/usr/bin/redis-check-rdb", Cmdline: []string{name, "--port"}})
 		}

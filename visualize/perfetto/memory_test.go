@@ -30,7 +30,7 @@ func TestStressMemory(t *testing.T) {
 	}
 	used := int64(c.heap) - int64(before.HeapInuse)
 	t.Logf("%d events: %d MiB written, %d MiB of heap above the recording's own", events, c.bytes>>20, used>>20)
-	if used > 64<<20 {
+	if used > 40<<20 {
 		t.Errorf("%d MiB of heap: it must not grow with the recording", used>>20)
 	}
 }

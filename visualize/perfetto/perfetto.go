@@ -25,6 +25,7 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -76,7 +77,7 @@ type writer struct {
 	rel      map[trace.ThreadID]*releases
 	whos     map[trace.ThreadID]string
 	hooks    map[trace.HookID]*hook
-	chains   *blame.Result // nil: not asked
+	chains   blame.Accounts // nil: not asked
 	states   map[trace.ThreadID]*states
 	samples  samples
 	locking  *weigh.Locking
@@ -108,10 +109,12 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 		x.thr[ts[i].ID] = &ts[i]
 	}
 	if !o.NoChains && slices.Contains(x.meta.Features, "lock") {
-		var err error
-		if x.chains, err = blame.Analyse(src, x.tab, blame.Export()); err != nil {
+		r, err := blame.Analyse(src, x.tab, blame.Export())
+		if err != nil {
 			return fmt.Errorf("perfetto: %w", err)
 		}
+		x.chains = r.Accounts()
+		runtime.GC() // of what the analysis needed, much more than the writing will
 	}
 	level := thoroughly
 	if x.stateless {
