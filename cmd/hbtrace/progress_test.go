@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hbtrace/hbtrace/trace"
 	"golang.org/x/sys/unix"
@@ -112,6 +113,57 @@ func TestProgressOfCommands(t *testing.T) {
 		cmd.Stderr = &stderr
 		if err := cmd.Run(); err != nil || stderr.Len() > 0 {
 			t.Errorf("%v: without a terminal: %v, %q", args, err, &stderr)
+		}
+	}
+}
+
+// TestLate: what takes long says so once, and what was asked for is written on a line that is clear and stays so.
+func TestLate(t *testing.T) {
+	tty, written := pty(t)
+	p := newProgress(tty, false)
+	end := p.late(0, "making tables of %s", "a.hbt")
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		on := p.on
+		p.mu.Unlock()
+		if on {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is shown")
+		}
+	}
+	fmt.Fprint(p.before(tty), "a table")
+	p.stage("too late")
+	end()
+	if got, want := written(), clearLine+"hbtrace: making tables of a.hbt"+clearLine+"a table"; got != want {
+		t.Errorf("the terminal saw %q, want %q", got, want)
+	}
+	silent := &progress{}
+	silent.late(0, "x")()
+	if w := silent.before(io.Discard); w != io.Discard {
+		t.Errorf("without a terminal there is nothing to clear: %v", w)
+	}
+}
+
+// TestProgressOfTables: tables begin on a line of their own, whatever was told before.
+func TestProgressOfTables(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.hbt")
+	if err := writeRecording(path); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"report", path}, {"report", "--json", path}, {"report", "--diff", path, path}} {
+		tty, written := pty(t)
+		cmd := exec.Command(hbtrace(t), args...)
+		cmd.Stdout, cmd.Stderr = tty, tty
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%v: %v: %s", args, err, written())
+		}
+		// Where the machine is slow there was something to tell; then it is gone before the first line.
+		got := written()
+		got = got[strings.LastIndex(got, clearLine)+1:]
+		if len(got) < 40 || regexp.MustCompile("hbtrace: (reading|making|comparing)").MatchString(got) {
+			t.Errorf("%v: the terminal saw %q", args, got)
 		}
 	}
 }

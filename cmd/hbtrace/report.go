@@ -43,7 +43,14 @@ Write --json for all of it in a form for programs. --diff A B shows what got slo
 			return errors.New("report --diff: name two recordings, the one before and the one after")
 		case *diff:
 			return withRecordings(args, func(srcs []trace.Source) error {
-				return buffered(out, func(w io.Writer) error { return report.Diff(w, srcs[0], srcs[1], o) })
+				line := newProgress(cmd.ErrOrStderr(), false)
+				for i, src := range srcs {
+					if r, ok := src.(*recording); ok {
+						r.shows(line, "reading "+filepath.Base(args[i]))
+					}
+				}
+				defer line.late(showAfter, "comparing %s with %s", filepath.Base(args[1]), filepath.Base(args[0]))()
+				return buffered(line.before(out), func(w io.Writer) error { return report.Diff(w, srcs[0], srcs[1], o) })
 			})
 		case len(args) > 1:
 			return errors.New("report: name one recording: two are compared by --diff")
@@ -53,14 +60,16 @@ Write --json for all of it in a form for programs. --diff A B shows what got slo
 		if err != nil {
 			return err
 		}
-		src.shows(newProgress(cmd.ErrOrStderr(), false), "reading "+filepath.Base(path))
+		line := newProgress(cmd.ErrOrStderr(), false)
+		src.shows(line, "reading "+filepath.Base(path))
+		defer line.late(showAfter, "making tables of %s", filepath.Base(path))()
 		view := report.ViewSummary
 		for v, on := range chosen {
 			if *on {
 				view = v
 			}
 		}
-		err = buffered(out, func(w io.Writer) error { return report.Write(w, src, view, o) })
+		err = buffered(line.before(out), func(w io.Writer) error { return report.Write(w, src, view, o) })
 		return errors.Join(err, src.done())
 	}
 	return c

@@ -46,6 +46,8 @@ type progress struct {
 	w    io.Writer // nil: silent
 	last time.Time
 	on   bool // something is on the line
+	// Nothing is to be shown any more: what was asked for is being written.
+	ended bool
 }
 
 // progressEvery keeps a fast producer from flooding a slow terminal.
@@ -61,7 +63,7 @@ func newProgress(w io.Writer, quiet bool) *progress {
 func (p *progress) show(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.w == nil || p.on && time.Since(p.last) < progressEvery {
+	if p.w == nil || p.ended || p.on && time.Since(p.last) < progressEvery {
 		return
 	}
 	p.last, p.on = time.Now(), true
@@ -83,4 +85,43 @@ func (p *progress) clear() {
 		p.on = false
 		io.WriteString(p.w, "\r\x1b[K")
 	}
+}
+
+// late shows what is being done once it has taken longer than showAfter, where nothing else is on the line; the function that it
+// returns ends that.
+func (p *progress) late(after time.Duration, format string, args ...any) (end func()) {
+	if p.w == nil {
+		return func() {}
+	}
+	timer := time.AfterFunc(after, func() { p.show(format, args...) })
+	return func() {
+		timer.Stop()
+		p.clear()
+	}
+}
+
+// before is w, but that the line is cleared, and stays so, when something is written: both may be one terminal.
+func (p *progress) before(w io.Writer) io.Writer {
+	if p.w == nil {
+		return w
+	}
+	return &cleared{w, p}
+}
+
+type cleared struct {
+	io.Writer
+	line *progress
+}
+
+func (c *cleared) Write(b []byte) (int, error) {
+	c.line.end()
+	return c.Writer.Write(b)
+}
+
+// end clears the line for good.
+func (p *progress) end() {
+	p.clear()
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
 }

@@ -101,6 +101,7 @@ func viewPerfetto(ctx context.Context, cmd *cobra.Command, src *recording, o vie
 	file := filepath.Join(dir, "trace.perfetto-trace")
 	progress := newProgress(cmd.ErrOrStderr(), false)
 	progress.stage("writing a Perfetto trace")
+	src.shows(progress, "writing a Perfetto trace")
 	err = writeFile(file, nil, func(w io.Writer) error { return perfetto.Write(w, src, perfetto.Options{}) })
 	progress.clear()
 	if err != nil {
