@@ -1,4 +1,4 @@
-// usage.go reads what the kernel counts of threads: page faults and context switches.
+// usage.go reads what the kernel counts of threads: page faults, context switches, and how long they had no CPU.
 package collector
 
 import (
@@ -18,7 +18,13 @@ const mostUsages = 16
 // lookAtUsage takes up what threads that ran used since the last look. The last second of a thread's life is missing: its
 // counters go with it.
 func (s *session) lookAtUsage() {
-	s.asm.Usages(trace.Ns(segment.Now()), mostUsages, threadUsage)
+	s.asm.Usages(trace.Ns(segment.Now()), mostUsages, func(pid, tid int) (assemble.Usage, bool) {
+		u, ok := threadUsage(pid, tid)
+		if s.kernel != nil {
+			u.ReadyNs = 0 // its events tell exactly
+		}
+		return u, ok
+	})
 }
 
 // threadUsage reads a thread's counters. A thread of another pid namespace has other numbers than ours: it is not found
@@ -36,7 +42,21 @@ func threadUsage(pid, tid int) (u assemble.Usage, ok bool) {
 	if err != nil {
 		return u, false
 	}
-	return parseUsage(stat, status)
+	if u, ok = parseUsage(stat, status); ok {
+		if b, err := os.ReadFile(dir + "schedstat"); err == nil { // a kernel without it: CONFIG_SCHED_INFO
+			u.ReadyNs = readyNs(b)
+		}
+	}
+	return u, ok
+}
+
+// readyNs reads the text of a thread's schedstat: ns on a CPU, ns ready to run without one, and how often it was given one
+// (Documentation/scheduler/sched-stats.rst). 0 for what makes no sense.
+func readyNs(text []byte) (ns uint64) {
+	if f := bytes.Fields(text); len(f) != 3 || !number(f[1], &ns) {
+		return 0
+	}
+	return ns
 }
 
 // parseUsage reads the text of a thread's stat and status: proc_pid_stat(5), proc_pid_status(5).

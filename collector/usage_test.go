@@ -27,6 +27,14 @@ func TestParseUsage(t *testing.T) {
 	}
 }
 
+func TestReadyNs(t *testing.T) {
+	for text, want := range map[string]uint64{"12 34 5\n": 34, "": 0, "12 34": 0, "12 x 5": 0, "1 2 3 4": 0} {
+		if got := readyNs([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
+
 // TestThreadUsage holds what is read of a thread to what the kernel tells the thread itself, before and after.
 func TestThreadUsage(t *testing.T) {
 	runtime.LockOSThread()

@@ -41,7 +41,7 @@ const (
 	KindLost                        // Count records of this thread were lost before this moment
 	KindOff                         // interval [Start, Time]: off its CPU, as the kernel saw it (recorded with privileges only). Not in its thread's order: may be stored late, Same is 0
 	KindHold                        // interval [Start, Time]: had Object, for which others waited when it let go; Stack and Hook are where it took it. Not in its thread's order: Same is 0
-	KindUsage                       // interval [Start, Time]: what the kernel counted of the thread in it: Size minor and Weight major page faults, Object voluntary and Object2 involuntary context switches. Not in its thread's order
+	KindUsage                       // interval [Start, Time]: what the kernel counted of the thread in it: Size minor and Weight major page faults, Object voluntary and Object2 involuntary context switches, Debt how long it was ready to run and had no CPU (0 where KindOff tells). Not in its thread's order
 )
 
 // Beside says that events of a kind stand beside their thread's own account: in no order with its other events, and no
@@ -94,7 +94,7 @@ type Event struct {
 	Object2  uint64   // condition wait: the mutex; poll with a Releaser: the descriptor that was ready
 	Size     uint64   // allocation: bytes asked for. Wait with a Weight above 1: how likely it is that Releaser is the one, in thousandths; 0 not estimated
 	Weight   uint64   // allocation: bytes this sample stands for; objects = Weight/Size. Wait, and call that signals: how many threads may have ended it, of whom Releaser is one; 0 one, or not counted
-	Debt     int64    // release: ns of delay caused
+	Debt     int64    // release: ns of delay caused; KindUsage: ns of delay by others on its CPU
 	Result   int64    // interval: the call's return value or -errno
 	Owner    ThreadID // wait: who held the object when the wait began; 0 unknown
 	Releaser ThreadID // wait: who let go last before it ended; call: who wrote what it waited for; 0 unknown
@@ -114,6 +114,15 @@ const (
 	OffByInterrupt = 1 // a timer or a device, while Size happened to be running
 	OffNew         = 2 // it had not run before: Start is its creation
 )
+
+// Runnable is when a thread of whom a KindOff tells could run again, and whether it had to wait for a CPU then.
+func (e *Event) Runnable() (since Ns, waited bool) {
+	since = e.Release
+	if since == 0 && e.Result == OffRunnable {
+		since = e.Start
+	}
+	return since, since != 0 && since < e.Time
+}
 
 // HookID is a number of hooks/table.h. Its name and class are in package hooks, and, for reading files of other
 // versions, in [Meta.Hooks].

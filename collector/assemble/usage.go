@@ -7,6 +7,7 @@ import "github.com/hbtrace/hbtrace/trace"
 type Usage struct {
 	MinorFaults, MajorFaults uint64 // page faults without and with a read from a disk
 	Voluntary, Involuntary   uint64 // context switches: to wait, and to make room
+	ReadyNs                  uint64 // ready to run, without a CPU
 }
 
 // Usages asks for the usage of threads that have recorded something since they were asked about last, most of them at a call: the next
@@ -41,6 +42,7 @@ func (a *Assembler) Usages(now trace.Ns, most int, ask func(pid, tid int) (Usage
 		since := Usage{
 			more(u.MinorFaults, before.MinorFaults), more(u.MajorFaults, before.MajorFaults),
 			more(u.Voluntary, before.Voluntary), more(u.Involuntary, before.Involuntary),
+			min(more(u.ReadyNs, before.ReadyNs), uint64(max(now-start, 0))), // a run of it is counted when it ends, and may have begun before
 		}
 		if since == (Usage{}) || start <= 0 || start >= now {
 			continue
@@ -48,6 +50,7 @@ func (a *Assembler) Usages(now trace.Ns, most int, ask func(pid, tid int) (Usage
 		a.deliver(&trace.Event{
 			Kind: trace.KindUsage, Flags: trace.FlagNoStack, Thread: t.meta.ID, Start: start, Time: now, Count: 1,
 			Size: since.MinorFaults, Weight: since.MajorFaults, Object: since.Voluntary, Object2: since.Involuntary,
+			Debt: int64(since.ReadyNs),
 		})
 	}
 }

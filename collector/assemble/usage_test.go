@@ -37,7 +37,7 @@ func TestUsages(t *testing.T) {
 	k.put(a.sample(0, 1, 150, 0, pcs(1, 2)), b.sample(0, 1, 160, 0, pcs(1, 2)))
 	k.EndPass()
 	k.EndPass()
-	now[101] = Usage{MinorFaults: 10, Voluntary: 2}
+	now[101] = Usage{MinorFaults: 10, Voluntary: 2, ReadyNs: 40}
 	now[102] = Usage{Involuntary: 3} // less than before: another thread's
 	look(200, 1, 101)
 	look(210, 1, 102)
@@ -46,7 +46,7 @@ func TestUsages(t *testing.T) {
 	want := []trace.Event{
 		{Thread: 1, Start: 10, Time: 100, Size: 7, Object: 2},
 		{Thread: 2, Start: 20, Time: 100, Weight: 1, Object2: 3},
-		{Thread: 1, Start: 100, Time: 200, Size: 3},
+		{Thread: 1, Start: 100, Time: 200, Size: 3, Debt: 40},
 	}
 	for i := range want {
 		want[i].Kind, want[i].Flags, want[i].Count = trace.KindUsage, trace.FlagNoStack, 1

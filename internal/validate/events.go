@@ -62,7 +62,7 @@ var allowed = map[trace.Kind]fields{
 	trace.KindLost:        fMerge | fStart,
 	trace.KindOff:         fObject | fObject2 | fSize | fResult | fReleaser | fRelease | fStart,
 	trace.KindHold:        fObject | fStart,
-	trace.KindUsage:       fObject | fObject2 | fSize | fStart,
+	trace.KindUsage:       fObject | fObject2 | fSize | fDebt | fStart,
 }
 
 func (c *checker) event(e *trace.Event) {
@@ -96,7 +96,7 @@ func (c *checker) event(e *trace.Event) {
 		c.eventFields(e, may, bad)
 		if e.Kind != trace.KindUsage {
 			c.off(e, bad)
-		} else if e.Stack != 0 || e.Object|e.Object2|e.Size|e.Weight == 0 {
+		} else if e.Stack != 0 || e.Object|e.Object2|e.Size|e.Weight|uint64(e.Debt) == 0 {
 			bad("counts nothing, or at a place")
 		}
 		s.events--

@@ -218,15 +218,12 @@ func (c *counters) add(e *trace.Event) {
 			c.count(c.counted(e.Thread), counterWait, e.Start, e.Time, float64(e.Time-e.Start))
 		}
 	case trace.KindOff:
-		could := e.Release // when it could run again
-		if could == 0 && e.Result == trace.OffRunnable {
-			could = e.Start
-		}
-		if could != 0 && could < e.Time {
+		if could, ok := e.Runnable(); ok {
 			c.count(c.counted(e.Thread), counterReady, could, e.Time, float64(e.Time-could))
 		}
 	case trace.KindUsage:
 		t := c.counted(e.Thread)
+		c.count(t, counterReady, e.Start, e.Time, float64(e.Debt))
 		c.count(t, counterMinor, e.Start, e.Time, float64(e.Size))
 		c.count(t, counterMajor, e.Start, e.Time, float64(e.Weight))
 		c.count(t, counterVoluntary, e.Start, e.Time, float64(e.Object))

@@ -74,7 +74,14 @@ func (f *facts) doubts(brief bool) []doubtLine {
 			inline(duration(exact+sampled+unknown)) + " of threads", number.Percent(float64(exact), whole) + " exact intervals",
 			number.Percent(float64(sampled), whole) + " sampled", number.Percent(float64(unknown), whole) + " unknown",
 		}
-		if how := f.knowMore(); how != "" && float64(unknown) > muchUnknown*whole {
+		ready := int64(0)
+		for _, t := range f.order {
+			ready += t.ready
+		}
+		if float64(ready) > someReady*whole {
+			c = append(c, inline(duration(ready))+" ready to run, without a CPU")
+		}
+		if how := f.knowMore(); how != "" && float64(unknown-ready) > muchUnknown*whole {
 			c = append(c, how)
 		}
 		line("time", false, c)
@@ -257,6 +264,9 @@ func (f *facts) doubtText(o Options, brief bool, budget int) []string {
 
 // muchUnknown is the share of threads' time above which it is worth saying how to know more.
 const muchUnknown = 0.25
+
+// someReady is the share of threads' time from which on it is worth saying that they had no CPU.
+const someReady = 0.01
 
 // knowMore says what would make less of threads' time unknown.
 func (f *facts) knowMore() string {

@@ -44,6 +44,7 @@ type threadFacts struct {
 	*trace.Thread
 	cpu, tail              int64 // ns: accounted for by samples, and after the last of them
 	locked, waited, called int64 // ns blocked: waits for locks, other waits, calls
+	ready                  int64 // ns ready to run, without a CPU, as far as the kernel was asked
 	samples                uint64
 	cover                  spans.Coverage
 	lost                   uint64 // as the stream says
@@ -137,6 +138,12 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 			t.samples += uint64(max(1, e.Count))
 		case trace.KindThreadExit:
 			t.tail += max(0, e.CPU)
+		case trace.KindUsage:
+			t.ready += max(0, e.Debt)
+		case trace.KindOff:
+			if could, ok := e.Runnable(); ok {
+				t.ready += int64(e.Time - could)
+			}
 		case trace.KindLost:
 			t.lost += uint64(e.Count)
 		case trace.KindWait, trace.KindCall:

@@ -118,6 +118,7 @@ type jsonThread struct {
 	jsonWho
 	CPUNs        int64  `json:"cpu_ns"`
 	SampledCPUNs int64  `json:"sampled_cpu_ns"`
+	ReadyNs      int64  `json:"ready_ns"` // ready to run, without a CPU
 	LockNs       int64  `json:"lock_ns"`
 	WaitNs       int64  `json:"wait_ns"`
 	CallNs       int64  `json:"call_ns"`
@@ -247,7 +248,7 @@ func (f *facts) writeJSON(w io.Writer, view View, o Options) error {
 		j.list("threads", cut(len(f.order)), func(i int) any {
 			t := f.order[i]
 			return jsonThread{
-				f.identity(t.ID), t.Thread.CPU, t.cpu, t.locked, t.waited, t.called, t.samples, t.AllocObjects, t.AllocBytes,
+				f.identity(t.ID), t.Thread.CPU, t.cpu, t.ready, t.locked, t.waited, t.called, t.samples, t.AllocObjects, t.AllocBytes,
 				max(t.lost, t.Lost), t.cover.Exact, t.cover.Sampled, t.cover.Unknown,
 				f.who(t.Parent), max(0, int64(t.Start-f.meta.StartNs)),
 			}

@@ -29,7 +29,7 @@
 //	         thread of the recording wrote, by that thread; locks' are in edges
 //	locks    "edges", "chains", "deadlocks", "inversions", as below
 //	alloc    "sites":[{"function","objects","alloc_bytes","inuse_objects","inuse_bytes","stack"}]   one per stack
-//	threads  "threads":[{"thread","pid","tid","name","cpu_ns","sampled_cpu_ns","lock_ns","wait_ns","call_ns","samples",
+//	threads  "threads":[{"thread","pid","tid","name","cpu_ns","sampled_cpu_ns","ready_ns","lock_ns","wait_ns","call_ns","samples",
 //	         "alloc_objects","alloc_bytes","lost","exact_ns","sampled_ns","unknown_ns","parent":{…},"start_ns"}]   cpu_ns is -1 where
 //	         unknown; parent created it, null where that is not known; start_ns counts from the recording's start
 //	storage  "storage":{"records","record_bytes","events","event_bytes","nodes","kinds":{"cpu":1,…},"samples",

@@ -74,6 +74,7 @@ func server() *tracetest.Builder {
 	b.Wait(w2, 1985*ms, 1986*ms, futex, 0x7f0200, 0, "libc.so.6!start_thread", "worker_main", "take")
 	b.AddJoined(trace.Event{Kind: trace.KindThreadExit, Thread: fl, Time: 1990 * ms, CPU: 12 * ms})
 	b.Add(trace.Event{Kind: trace.KindLost, Thread: w1, Time: 1995 * ms, Start: 1995 * ms, Count: 7})
+	b.Add(trace.Event{Kind: trace.KindUsage, Flags: trace.FlagNoStack, Thread: w2, Time: 1000 * ms, Start: 10 * ms, Count: 1, Debt: 300 * ms})
 	s := b.Stats()
 	*s = trace.Stats{
 		Records: 5000, RecordBytes: 400_000, Lost: 7, Gaps: 1, EventBytes: 9_000,

@@ -16,7 +16,7 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
-const storedVersion = 5
+const storedVersion = 6
 
 // threadSums are the part of threadFacts that events tell.
 type threadSums struct {
@@ -34,7 +34,7 @@ func (f *facts) code(c *stored.Coding) {
 	}
 	stored.List(c, &threads, func(t *threadSums) {
 		stored.Small(c, &t.id)
-		for _, v := range []*int64{&t.cpu, &t.tail, &t.locked, &t.waited, &t.called} {
+		for _, v := range []*int64{&t.cpu, &t.tail, &t.locked, &t.waited, &t.called, &t.ready} {
 			c.Int(v)
 		}
 		c.Uint(&t.samples)

@@ -221,12 +221,12 @@ func (f *facts) allocTable(sites []*allocSite, top int, all bool) *terminal.Tabl
 
 func (f *facts) threadsView(o Options) []string {
 	t := &terminal.Table{Columns: []terminal.Column{
-		{Title: "CPU", Right: true}, {Title: "locks", Right: true}, {Title: "waits", Right: true}, {Title: "calls", Right: true},
-		{Title: "exact", Right: true}, {Title: "sampled", Right: true}, {Title: "unknown", Right: true},
+		{Title: "CPU", Right: true}, {Title: "ready", Right: true}, {Title: "locks", Right: true}, {Title: "waits", Right: true}, {Title: "calls", Right: true},
+		{Title: "exact", Right: true}, {Title: "unknown", Right: true},
 		{Title: "thread", Flex: 3, Plain: true},
 	}, Indent: 2}
 	if o.Width >= 100 {
-		t.Columns = append(t.Columns, terminal.Column{Title: "samples", Right: true}, terminal.Column{Title: "allocated", Right: true},
+		t.Columns = append(t.Columns, terminal.Column{Title: "sampled", Right: true}, terminal.Column{Title: "samples", Right: true}, terminal.Column{Title: "allocated", Right: true},
 			terminal.Column{Title: "lost", Right: true}, terminal.Column{Title: "process", Flex: 2, Plain: true})
 	}
 	threads := f.order[:min(o.Top, len(f.order))]
@@ -234,8 +234,8 @@ func (f *facts) threadsView(o Options) []string {
 		c := th.cover
 		whole := float64(c.Exact + c.Sampled + c.Unknown)
 		row := []string{
-			duration(th.cpu + th.tail), duration(th.locked), duration(th.waited), duration(th.called),
-			number.Percent(float64(c.Exact), whole), number.Percent(float64(c.Sampled), whole), number.Percent(float64(c.Unknown), whole),
+			duration(th.cpu + th.tail), duration(th.ready), duration(th.locked), duration(th.waited), duration(th.called),
+			number.Percent(float64(c.Exact), whole), number.Percent(float64(c.Unknown), whole),
 			f.threadName(th.ID),
 		}
 		if p := f.procs[th.Proc]; p != nil && th.Main {
@@ -252,7 +252,7 @@ func (f *facts) threadsView(o Options) []string {
 			if p := f.procs[th.Proc]; p != nil {
 				proc = f.process(p)
 			}
-			row = append(row, number.Count(th.samples), byteSize(th.AllocBytes), number.Count(max(th.lost, th.Lost)), proc)
+			row = append(row, number.Percent(float64(c.Sampled), whole), number.Count(th.samples), byteSize(th.AllocBytes), number.Count(max(th.lost, th.Lost)), proc)
 		}
 		t.Add(row...)
 	}
