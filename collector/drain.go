@@ -31,6 +31,7 @@ const (
 	passBytes    = 32 << 10               // that a pass is to find, some 800 records: waits are joined with the releases of a few passes
 	storeEvery   = 250 * time.Millisecond // what is lost at most when this process is killed
 	refreshEvery = time.Second
+	firstUsage   = 50 * time.Millisecond // into a session threads' usage is looked at first, and then as long after that again, up to refreshEvery
 	attendEvery  = 20 * time.Millisecond
 	// A fork child is unknown until it has run for the first time.
 	graceForForks = 300 * time.Millisecond
@@ -90,6 +91,7 @@ type session struct {
 	threads, processes map[uint32]struct{}
 	lastStore          time.Time
 	lastRefresh        time.Time
+	begun, nextUsage   time.Time // when the session began, and when threads' usage is looked at next
 	lastAttend         time.Time
 	lastLook           time.Time
 	finishing          bool
@@ -181,6 +183,7 @@ func (s *session) start() {
 	s.seg.Header().Recording.Store(1)
 	now := time.Now()
 	s.lastStore, s.lastRefresh, s.lastAttend = now, now, now
+	s.begun, s.nextUsage = now, now.Add(firstUsage)
 }
 
 // run moves data until the command has ended, and the processes that it left behind if they are followed.
@@ -287,8 +290,12 @@ func (s *session) housekeeping(begun time.Time) {
 		s.lastRefresh = now
 		s.retitle()
 		s.asm.Refresh()
-		s.lookAtUsage()
 		s.lookForDeadlocks()
+	}
+	if !now.Before(s.nextUsage) {
+		// What threads used since the last look goes with them: a short program is looked at sooner.
+		s.nextUsage = now.Add(min(max(now.Sub(s.begun), firstUsage), refreshEvery))
+		s.lookAtUsage()
 	}
 	if now.Sub(s.lastStore) >= storeEvery {
 		s.store()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+	"golang.org/x/sys/unix"
 
 	"github.com/hbtrace/hbtrace/internal/testprog"
 	"github.com/hbtrace/hbtrace/trace"
@@ -225,6 +226,41 @@ func TestExecIsAccountedFor(t *testing.T) {
 	// The agent itself begins on the way; and the program that the recorder runs was exec-ed, too.
 	if exec < during/3 || exec > during+during/10 {
 		t.Errorf("execve has %v of the profile, of %v that execs and the loader used", time.Duration(exec), time.Duration(during))
+	}
+}
+
+// TestReadyToRun: threads that have to share one CPU are told apart from threads that wait for something, without privileges.
+func TestReadyToRun(t *testing.T) {
+	var cpus unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &cpus); err != nil {
+		t.Fatal(err)
+	}
+	first := 0
+	for !cpus.IsSet(first) {
+		first++
+	}
+	s := start(t, testprog.Command{Args: []string{"taskset", "-c", strconv.Itoa(first), testprog.Build(t, "callheavy")}})
+	if res := s.finish(t); res.Status() != 0 {
+		t.Fatalf("callheavy: %v", res)
+	}
+	r := s.openTrace(t)
+	var ready, cpu time.Duration
+	for _, th := range r.Threads() {
+		cpu += time.Duration(max(th.CPU, 0))
+	}
+	if err := r.Events(func(e *trace.Event) error {
+		if e.Kind == trace.KindUsage {
+			ready += time.Duration(e.Debt)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	whole := time.Duration(r.Meta().EndNs-r.Meta().StartNs) * time.Duration(len(r.Threads()))
+	t.Logf("%v ready to run, %v of CPU time, %v of threads", ready, cpu, whole)
+	// Two threads work all the time, each as often as the other: what one uses the other waits for. Their last second may be missing.
+	if ready < cpu/4 || ready > whole {
+		t.Errorf("%v ready to run beside %v of CPU time", ready, cpu)
 	}
 }
 
