@@ -50,7 +50,7 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 func (o Options) whole() bool { return o.Values == nil && !o.NoLabels && o.maxSamples == 0 }
 
 // partVersion changes when what a recording's profile has does.
-const partVersion = 1
+const partVersion = 2
 
 // Part is a profile that Write made with Options{}, for the recording: a source that has it is not read again for one.
 func Part(gzipped []byte) stored.Part {
@@ -242,6 +242,9 @@ func (w *writer) mappings() {
 			ID: uint64(len(w.p.Mapping) + 1), Start: m.Lo, Limit: m.Hi, File: file, BuildID: m.BuildID,
 			// Symbols are in the profile: pprof need not, and on another machine could not, look for the file.
 			HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true,
+		}
+		if t, ok := textOf(m); ok {
+			x.Start, x.Limit, x.Offset = m.Bias+t.lo, m.Bias+t.hi, t.offset
 		}
 		w.maps[m.ID] = x
 		w.p.Mapping = append(w.p.Mapping, x)
