@@ -25,15 +25,11 @@ type doubtLine struct {
 // lost is the number of records lost: the larger of what agents counted and what the stream shows.
 func (f *facts) lost() uint64 { return max(f.stats.Lost, f.weights.Doubt.Lost) }
 
-// cpuUsed is the CPU time of the recorded program in ns, and whether it is known.
+// cpuUsed is the CPU time of the recorded program in ns, and whether it is known. The kernel adds up processes that somebody waited
+// for, which not all programs do (chromium's zygote): what their threads said themselves may be more.
 func (f *facts) cpuUsed() (int64, bool) {
-	if t := int64(f.stats.TargetCPU); t > 0 {
-		return t, true
-	}
-	if t := f.weights.Doubt.ThreadCPU; t > 0 {
-		return t, true
-	}
-	return 0, false
+	used := max(int64(f.stats.TargetCPU), f.weights.Doubt.ThreadCPU)
+	return used, used > 0
 }
 
 // doubts are the lines that every text view ends with; brief leaves out what is well.
