@@ -164,13 +164,21 @@ func (t *thread) cpuPassed(now, weight, period uint64) int64 {
 // execPassed books what a program used before it was recorded, all of it at once (agent/emit.h, hb_emit_exec). used is what
 // the thread's clock showed by then, and exec keeps that clock: what the image before it used is its own.
 func (a *Assembler) execPassed(t *thread, used uint64) int64 {
-	if t.proc == nil || t.proc.meta.Forked || !t.meta.Main || used > math.MaxInt64 || t.cpuBase != used {
+	if t.cpuBase != used {
+		return 0
+	}
+	d := a.execUsed(t, used)
+	t.cpuBase -= uint64(d)
+	return d
+}
+
+// execUsed is what of CPU time `used`, the clock's of a program's first thread when it could be recorded, is the exec's.
+func (a *Assembler) execUsed(t *thread, used uint64) int64 {
+	if t.proc == nil || t.proc.meta.Forked || !t.meta.Main || !t.cpuKnown || used > math.MaxInt64 {
 		return 0
 	}
 	a.adopt()
-	used -= min(t.proc.cpuBefore, used)
-	t.cpuBase -= used
-	return int64(used)
+	return int64(used - min(t.proc.cpuBefore, used))
 }
 
 // cpuRest is what no sample stands for when a thread ends, now being its CPU time. Less than two periods is no more than

@@ -337,6 +337,8 @@ func (a *Assembler) start(t *thread, h *segment.Rec) {
 	if t.meta.Start <= 0 || t.meta.Start > now {
 		t.meta.Start = now
 	}
+	// An exec cannot have begun later than that: it runs on one CPU.
+	t.meta.Start -= min(trace.Ns(a.execUsed(t, t.cpuBase)), t.meta.Start-1)
 	if off := t.meta.StartRoutine.Off; off != 0 && off>>segment.PCShift == 0 {
 		t.meta.StartRoutine = a.resolve(t.proc, off, trace.HowExact)
 	}

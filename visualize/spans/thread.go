@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/frames"
 )
 
 type thread struct {
@@ -83,6 +84,11 @@ func (b *Builder) add(t *thread, e *trace.Event) error {
 	}
 	interval := isInterval(e)
 	valid := b.tab.Valid(e.Stack) && e.Flags&trace.FlagNoStack == 0
+	if !valid && e.Kind == trace.KindCPU && frames.Begins(b.src.Meta(), e.Hook) {
+		t.cov.Exact += int64(max(0, e.Time-t.seen)) // all of the time until then: the exec and the loader
+		t.see(e.Time)
+		return nil
+	}
 	if !valid && !interval {
 		if e.Kind == trace.KindRelease {
 			return b.point(e, t.count)
