@@ -178,7 +178,20 @@ func (a *Assembler) execUsed(t *thread, used uint64) int64 {
 		return 0
 	}
 	a.adopt()
+	a.usedBefore(t.proc)
 	return int64(used - min(t.proc.cpuBefore, used))
+}
+
+// usedBefore takes up what the image before p used: its slot and its records say so, and both are gone after a while.
+func (a *Assembler) usedBefore(p *process) {
+	if p.replaced == nil {
+		return
+	}
+	for _, t := range a.threads {
+		if t.proc == p.replaced { // whichever of them it was that called exec
+			p.cpuBefore = max(p.cpuBefore, t.cpuSeen)
+		}
+	}
 }
 
 // cpuRest is what no sample stands for when a thread ends, now being its CPU time. Less than two periods is no more than

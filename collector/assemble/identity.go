@@ -72,9 +72,10 @@ type process struct {
 	meta       trace.Process
 	uid        uint32
 	parentUID  uint32
-	cpuBefore  uint64 // what the image before an exec used: the CPU clock goes on (execPassed)
-	slot       int    // index in the segment, -1 unknown
-	hostPID    bool   // meta.PID is the recorder's number, not the process's own
+	replaced   *process // the image before an exec
+	cpuBefore  uint64   // what that used, as far as known: the CPU clock goes on (execUsed)
+	slot       int      // index in the segment, -1 unknown
+	hostPID    bool     // meta.PID is the recorder's number, not the process's own
 	space      space
 	tids       map[uint32][]uint32 // uids of threads by the process's own thread ids, oldest first
 	exits      exits
@@ -265,11 +266,8 @@ func (a *Assembler) link(p *process) {
 			}
 			a.procGone(replaced, p.meta.Start)
 		}
-		for _, t := range a.threads {
-			if t.proc == replaced { // whichever of them it was that called exec
-				p.cpuBefore = max(p.cpuBefore, t.cpuSeen)
-			}
-		}
+		p.replaced, replaced.replaced = replaced, nil
+		a.usedBefore(p)
 	case spawner != nil:
 		p.meta.Parent = spawner.meta.ID
 	default:
