@@ -12,6 +12,7 @@ import (
 	"github.com/hbtrace/hbtrace/internal/chromium"
 	"github.com/hbtrace/hbtrace/internal/synthetic"
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/trace/tracetest"
 )
 
 // TestInBrowser runs everything that needs a browser in one.
@@ -26,6 +27,14 @@ func TestInBrowser(t *testing.T) {
 		"ServerGone":           testServerGone,
 		"FewAndOdd":            testFewAndOdd,
 		"FrameWork":            testFrameWork,
+		"Reader":               testReader,
+		"Keyboard":             testKeyboard,
+		"Flame":                testFlame,
+		"ChainIsFollowed":      testChainIsFollowed,
+		"Arrows":               testArrows,
+		"SlowRequests":         testSlowRequests,
+		"Addresses":            testAddresses,
+		"WhileReading":         testWhileReading,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, b) })
 	}
@@ -316,7 +325,8 @@ func testServerGone(t *testing.T, b *chromium.Browser) {
 
 // testFewAndOdd: recordings with next to nothing in them give a page that says so.
 func testFewAndOdd(t *testing.T, b *chromium.Browser) {
-	for name, src := range map[string]trace.Source{"no events": synthetic.New(0, 1), "no threads": synthetic.New(0, 0), "one event": synthetic.New(1, 1), "20,000 threads": synthetic.New(40_000, 20_000)} {
+	for name, src := range map[string]trace.Source{"no events": synthetic.New(0, 1), "no threads": synthetic.New(0, 0), "one event": synthetic.New(1, 1), "20,000 threads": synthetic.New(40_000, 20_000),
+		"clocks that wrap": synthetic.Hostile().Source(), "nothing at all": tracetest.New().Source()} {
 		p := b.Open(t, serve(t, src).URL(), 1200, 800, 1)
 		for i := range viewNames {
 			p.Await("globalThis.hbtrace")

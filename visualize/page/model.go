@@ -87,6 +87,7 @@ func New(src trace.Source) *Model {
 	if m.to <= m.from {
 		m.grows, m.to = true, m.from+1
 	}
+	m.to = min(m.to, m.from+maxNs)
 	m.load = newLoad(int64(m.to - m.from))
 	if m.grows {
 		m.load = newLoad(0)

@@ -32,7 +32,7 @@ interface Spot {
 export class Blocks implements View {
   readonly element = h("section", { class: "blocks", "aria-label": "Who blocks whom" });
   private tools = h("div", { class: "tools" });
-  private body = h("div", { class: "blocks-body", tabindex: "0" });
+  private body = h("div", { class: "blocks-body", tabindex: "0", role: "group", "aria-label": "Threads, what they waited for, and who had it" });
   private rows: Rows | null = null;
   private asked = "";
 

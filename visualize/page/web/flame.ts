@@ -20,7 +20,7 @@ export class Flame implements View {
   readonly element = h("section", { class: "flame", "aria-label": "Flame graph" });
   private tools = h("div", { class: "tools" });
   private canvas = new Canvas("Flame graph; the table beside it has the same in numbers");
-  private scroller = h("div", { class: "scroller", tabindex: "0" });
+  private scroller = h("div", { class: "scroller", tabindex: "0", role: "group", "aria-label": "Flame graph: arrow keys move, Enter focuses" });
   private spacer = h("div");
   private side = h("div", { class: "functions" });
   private tip = h("div", { class: "tip", hidden: true });
@@ -57,7 +57,8 @@ export class Flame implements View {
   }
 
   private get value(): Value {
-    return this.app.shared.option("value", "cpu") as Value;
+    const id = this.app.shared.option("value", "cpu");
+    return values.find((v) => v.id === id)?.id ?? "cpu";
   }
 
   private format(x: number): string {
@@ -160,6 +161,7 @@ export class Flame implements View {
     for (let n = this.focus; n && n.parent; n = n.parent) path.unshift(`${n.name} ${n.module ?? ""}`);
     const { places } = this.app.store;
     this.root = build(this.rows, places, shape);
+    this.element.dataset.total = String(this.root.total);
     if (this.base) compare(this.root, build(this.base.rows, places, shape));
     let focus = this.root;
     for (const key of path) {

@@ -10,10 +10,12 @@ import type { Rows, Slow } from "./store.js";
 import { heaviest, where } from "./summary.js";
 import { build, functions } from "./tree.js";
 
+const choices = [10, 20, 50, 100];
+
 export class SlowView implements View {
   readonly element = h("section", { class: "slow", "aria-label": "Slow requests" });
   private tools = h("div", { class: "tools" });
-  private body = h("div", { class: "slow-body", tabindex: "0" });
+  private body = h("div", { class: "slow-body", tabindex: "0", role: "group", "aria-label": "The slowest of them" });
   private names = h("datalist", { id: "functions" });
   private found: Slow | null = null;
   private asked = "";
@@ -34,6 +36,12 @@ export class SlowView implements View {
     return first ? { turns: true, name: first } : { turns: false, name: "" };
   }
 
+  /** most is how many to show. */
+  private most(): number {
+    const n = Number(this.app.shared.option("n", ""));
+    return choices.includes(n) ? n : 20;
+  }
+
   private toolbar(): void {
     const { turns, name } = this.subject();
     const { hooks } = this.app.store.about;
@@ -52,7 +60,7 @@ export class SlowView implements View {
       h("label", {}, h("span", {}, "or calls of"), input),
       h("label", {}, h("span", {}, "Show"),
         h("select", { "data-option": "n", on: { change: (e: Event) => this.app.shared.choose("n", (e.target as HTMLSelectElement).value) } },
-          ...["10", "20", "50", "100"].map((x) => h("option", { value: x, selected: x === this.app.shared.option("n", "20") }, `slowest ${x}`)))),
+          ...choices.map((x) => h("option", { value: x, selected: x === this.most() }, `slowest ${x}`)))),
     );
     if (active) this.tools.querySelector<HTMLElement>(`[data-option="${active}"]`)?.focus();
   }
@@ -60,7 +68,7 @@ export class SlowView implements View {
   update(what: Set<string>): void {
     this.toolbar();
     const { turns, name } = this.subject();
-    const n = Number(this.app.shared.option("n", "20"));
+    const n = this.most();
     const key = [this.app.shared.key(), turns, name, n, this.app.store.about.read].join("|");
     if (key === this.asked && !what.has("data")) return;
     this.asked = key;

@@ -3,7 +3,7 @@
 
 import type { App } from "./app.js";
 import { locked, looks, running, signaled } from "./colours.js";
-import { fill, h } from "./dom.js";
+import { fill, h, table } from "./dom.js";
 import { duration, percent, short } from "./format.js";
 import type { Places, Rows } from "./store.js";
 
@@ -21,8 +21,12 @@ export function where(places: Places, site: number): string {
 
 const plural: Record<string, string> = { condvar: "conditions", semaphore: "semaphores", thread: "threads to end", futex: "futexes", barrier: "barriers" };
 
+const mostSpoken = 50; // threads
+
 export class Summary {
-  readonly element = h("div", { class: "summary", role: "status", "aria-label": "In short" });
+  private cards = h("div", { class: "summary", role: "status", "aria-label": "In short" });
+  private table = h("div", { class: "hidden" });
+  readonly element = h("div", {}, this.cards, this.table);
   private asked = "";
   private timer = 0;
 
@@ -47,7 +51,24 @@ export class Summary {
   private show(rows: Rows): void {
     const cards = [this.cpu(rows), this.locks(rows), this.calls(rows)].filter((c) => c !== null);
     if (cards.length === 0) cards.push(h("div", { class: "card" }, h("b", {}, "Nothing was recorded of this selection"), h("p", {}, "Esc selects everything again.")));
-    fill(this.element, ...cards);
+    fill(this.cards, ...cards);
+    fill(this.table, this.spoken(rows));
+  }
+
+  /** spoken is the lanes as a table, for screen readers: how long each thread was in each state. */
+  private spoken(rows: Rows): HTMLElement {
+    const used = [...looks.keys()].filter((s) => rows.state.includes(s));
+    const by = new Map<number, number[]>();
+    for (let i = 0; i < rows.length; i++) {
+      if (rows.state[i] >= looks.length) continue;
+      const sums = by.get(rows.thread[i]) ?? looks.map(() => 0);
+      sums[rows.state[i]] += rows.value[i];
+      by.set(rows.thread[i], sums);
+    }
+    const busy = (sums: number[]): number => sums[running] + sums[locked];
+    const list = [...by].sort((a, b) => busy(b[1]) - busy(a[1])).slice(0, mostSpoken);
+    return table(["thread", ...used.map((s) => looks[s].name)],
+      list.map(([t, sums]) => [this.app.threadName(t), ...used.map((s) => (sums[s] > 0 ? duration(sums[s]) : ""))]), [], "What each thread did in the selection");
   }
 
   private card(state: number, what: string, more: (Node | string)[], go: () => void): HTMLElement {
