@@ -28,7 +28,7 @@ func TestPictures(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.Eval("hbtrace.shared.zoomTo(1.0e9, 1.32e9)", nil)
+	p.Eval("hbtrace.shared.zoomTo(1.5e9, 1.82e9)", nil)
 	shot("page-timeline.png")
 	clickWait(p)
 	p.Await("document.querySelector('aside').innerText.includes('Meanwhile')")
