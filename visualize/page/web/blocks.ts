@@ -12,6 +12,8 @@ import { heaviest, where } from "./summary.js";
 
 const most = { blockers: 12, objects: 10, waiters: 16 };
 const others = -1;
+const letter = 8.2; // px, of a name's widest usual ones
+const sideRoom = 84; // px, for the duration beside a name
 
 interface Band {
   from: number;
@@ -123,7 +125,7 @@ export class Blocks implements View {
     const b = top((i) => { const x = this.blocker(rows, i); return x < 0 ? unknown : x; }, most.blockers);
     const o = top((i) => rows.object[i], most.objects);
     const w = top((i) => rows.thread[i], most.waiters);
-    const width = Math.max(760, this.body.clientWidth - 24);
+    const width = Math.max(620, this.body.clientWidth - 24);
     const rowsMost = Math.max(b.list.length, o.list.length, w.list.length);
     const wanted = Math.max(150, Math.min(560, rowsMost * 40));
     const total = use.reduce((n, i) => n + rows.value[i], 0);
@@ -142,7 +144,16 @@ export class Blocks implements View {
       }));
     };
     const spots = [place(b.list), place(o.list), place(w.list)];
-    const column = [width * 0.26, width * 0.5, width * 0.76];
+    const names: ((id: number) => string)[] = [
+      (id) => (id === unknown ? "not known" : this.app.threadName(id)),
+      (id) => this.app.store.places.object(id) || "no object",
+      (id) => this.app.threadName(id),
+    ];
+    // Names at the sides have the room that they need, up to a third; longer ones are cut, and are whole in the title.
+    const margin = [b.list, w.list].map((list, k) =>
+      Math.min(width / 3, Math.max(width * 0.2, sideRoom + letter * Math.max(...list.map(([id]) => (id === others ? 6 : names[2 * k](id).length))))));
+    const column = [margin[0], (margin[0] + width - margin[1]) / 2, width - margin[1]];
+    const letters = [(margin[0] - sideRoom) / letter, 34, (margin[1] - sideRoom) / letter].map((x) => Math.max(6, Math.floor(x)));
     const bands = (left: (i: number) => number, right: (i: number) => number): Band[] => {
       const m = new Map<string, Band>();
       for (const i of use) {
@@ -185,16 +196,11 @@ export class Blocks implements View {
     const half = 7;
     join(bands(bo, oo), spots[0], spots[1], column[0] + half, column[1] - half, (x) => `b${x.from},o${x.to}`);
     join(bands(oo, wo), spots[1], spots[2], column[1] + half, column[2] - half, (x) => `o${x.from},w${x.to}`);
-    const names: ((id: number) => string)[] = [
-      (id) => (id === unknown ? "not known" : this.app.threadName(id)),
-      (id) => this.app.store.places.object(id) || "no object",
-      (id) => this.app.threadName(id),
-    ];
-    const letters = ["b", "o", "w"];
+    const kinds = ["b", "o", "w"];
     spots.forEach((m, k) => {
       for (const p of m.values()) {
         const name = p.id === others ? "others" : names[k](p.id);
-        const id = `${letters[k]}${p.id}`;
+        const id = `${kinds[k]}${p.id}`;
         const g = s("g", { class: "spot", "data-id": id, "data-ns": p.ns, tabindex: p.id === others ? undefined : "0", role: "button", "aria-label": `${name}, ${duration(p.ns)}`, on: {
           click: () => p.id !== others && this.pick(id), keydown: (e: KeyboardEvent) => e.key === "Enter" && p.id !== others && this.pick(id) } });
         g.append(s("rect", { x: column[k] - half, y: p.y, width: 2 * half, height: p.h, rx: 3, class: k === 1 ? "object" : "thread" }));
@@ -203,7 +209,7 @@ export class Blocks implements View {
         const anchor = k === 0 ? "end" : k === 1 ? "middle" : "start";
         const y = k === 1 ? p.y - 3 : p.y + p.h / 2 + 4;
         g.append(
-          s("text", { x, y, "text-anchor": anchor, class: "name" }, name.length > 34 ? `${name.slice(0, 33)}…` : name,
+          s("text", { x, y, "text-anchor": anchor, class: "name" }, name.length > letters[k] ? `${name.slice(0, letters[k] - 1)}…` : name,
             s("tspan", { class: "ns", dx: 6 }, duration(p.ns))),
           s("title", {}, `${whole(name)}\n${duration(p.ns)}`),
         );
