@@ -10,6 +10,7 @@
 static int hb_thread_ready(struct hb_tls *t);
 static uint64_t hb_alloc_gap(struct hb_tls *t);
 #define HB_ALLOC_BURST 64      /* samples that a thread may take at once; a burst keeps its precision */
+#define HB_WORTH_SHIFT 16     /* of struct hb_rec_sample.worth, beside HB_RECF_* */
 #define HB_WAIT_BURST 64       /* waits and releases that a thread may record at once */
 static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame,
                            uint32_t rec_flags);
@@ -133,7 +134,7 @@ static void hb_emit_any(struct hb_tls *t, uint32_t kind, uint32_t hook, uint64_t
   }
   hb_rec_init(&r.rec, HB_REC_SAMPLE, hook, rec_flags, hb_now_ns());
   r.kind = kind;
-  r.reserved = 0;
+  r.worth = rec_flags >> HB_WORTH_SHIFT;
   r.cpu_ns = cpu_ns;
   r.weight_ns = weight_ns;
   r.object = object;
@@ -176,7 +177,7 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
                            uint32_t rec_flags) {
   if (!t->local || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return;
   if (t->busy) {
-    t->deferred = ask | rec_flags << 8;
+    t->deferred = ask | (rec_flags & 0xffu) << 8;
     return;
   }
   if (ask == HB_ASK_PERIODIC && !(rec_flags & HB_RECF_CONSUMED)) {
@@ -276,26 +277,26 @@ HB_INLINE void hb_saw_depth(struct hb_tls *t, const void *cfa) {
 /* What an interval looked like when it ended. */
 struct hb_interval {
   uint32_t hook, flags, owner_tid, releaser;
-  uint64_t object, object2, release_ns, ns; /* ns: how long it took */
+  uint64_t object, object2, release_ns, began; /* began: stamp */
   int64_t result;
 };
 
-/* hook path */
+/* To the program it lasts until the hook returns: what else there is to be done is done first. hook path */
 static HB_NOINLINE void hb_emit_interval(struct hb_tls *t, const struct hb_interval *i, const void *frame) {
   if (!hb_thread_ready(t) || !hb_load_relaxed(&hb.header->recording)) return;
   if (HB_UNLIKELY(!hb_begin(t))) return;
   if (HB_UNLIKELY(!t->announced)) hb_announce(t);
   struct hb_rec_interval r;
   struct hb_stack_taken x;
+  hb_stack_hook(t, frame, &x);
   hb_rec_init(&r.rec, HB_REC_INTERVAL, i->hook, i->flags, hb_now_ns());
-  r.start_ns = r.rec.time_ns - i->ns;
+  r.start_ns = r.rec.time_ns - hb_stamp_ns(i->began, hb_stamp());
   r.object = i->object;
   r.object2 = i->object2;
   r.result = i->result;
   r.owner_tid = i->owner_tid;
   r.releaser = i->releaser;
   r.release_ns = i->release_ns;
-  hb_stack_hook(t, frame, &x);
   hb_put_stack(t, &r.rec, sizeof r, &r.stack, &x);
   t->tick = hb_load_relaxed(&hb.header->tick);
   hb_store_relaxed(&t->slot->last_tick, t->tick);
@@ -311,7 +312,7 @@ static void hb_emit_unwound(struct hb_tls *t, struct hb_thread *s) {
   uint64_t now = hb_stamp();
   if (!hook || !t->outer.sp || t->outer_stamp == 0 || now - t->outer_stamp < hb.call_threshold) return;
   struct hb_interval i = {hook, HB_RECF_UNWOUND, hb_load_relaxed(&s->in_owner_tid), 0, hb_load_relaxed(&s->in_object), 0, 0,
-                          hb_stamp_ns(t->outer_stamp, now), 0};
+                          t->outer_stamp, 0};
   t->outer_stamp = 0; /* once */
   hb_emit_interval(t, &i, hb_outer_frame(t->outer));
 }

@@ -28,13 +28,14 @@ func TestSanitized(t *testing.T) {
 		{"sanitize", "thread", []string{"ring", "handshake"}}, // it delays signals, so that none may come at once
 		{"hostile", "address,undefined", []string{"walk", "tables", "points"}},
 		{"rules", "address,undefined", []string{""}},
+		{"flight", "address,undefined", []string{""}},
 		{"live", "address,undefined", []string{""}},
 		{"live", "thread", []string{""}},
 	} {
 		t.Run(c.source+"/"+c.sanitizers, func(t *testing.T) {
 			exe := filepath.Join(t.TempDir(), c.source)
 			args := []string{"-std=gnu11", "-g", "-O1", "-I..", "-fsanitize=" + c.sanitizers, "-fno-sanitize-recover=all", "-fno-omit-frame-pointer",
-				"-Wall", "-Wno-unused-function", "-pthread", "-o", exe, "testdata/" + c.source + ".c"}
+				"-Wall", "-Wno-unused-function", "-pthread", "-o", exe, "testdata/" + c.source + ".c", "-lm"}
 			if out, err := exec.Command(gcc, args...).CombinedOutput(); err != nil {
 				if strings.Contains(string(out), "cannot find") {
 					t.Skipf("no library for -fsanitize=%s: %s", c.sanitizers, out)

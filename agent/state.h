@@ -152,6 +152,8 @@ struct hb_sigaction {
   uint64_t mask;
 };
 
+#define HB_FLIGHTS 32
+
 struct hb_process {
   struct hb_header *header; /* the segment's, or hb_no_header before attach: tick 0, hooks take no samples */
   struct hb_wiped *wiped;   /* never NULL once initialised: see hb_no_wiped */
@@ -173,6 +175,8 @@ struct hb_process {
   uint32_t signal, cookie;
   uint64_t tick_ns, alloc_period, call_threshold, wake_threshold; /* thresholds in stamps */
   uint64_t cpu_period_ns;
+  _Atomic uint32_t flights[HB_FLIGHTS]; /* signals that came from another CPU, by how long they took (sampler/flight.h) */
+  _Atomic uint32_t flights_none;        /* and such as did not meet their thread running on its way */
   uint64_t stamps_mult;       /* stamps = ns * stamps_mult >> 20 */
   uint64_t lock_threshold_ns, release_debt_ns;
   uintptr_t main_stack_lo, main_stack_hi;

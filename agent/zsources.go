@@ -32,6 +32,7 @@ var madeAMD64 = made{
 		"hooks/stdio.h",
 		"hooks/table.h",
 		"hooks/wait.h",
+		"sampler/flight.h",
 		"sampler/handler.h",
 		"sampler/mask.h",
 		"sampler/points.h",
@@ -45,9 +46,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "4460892a2ef1c48c4c4d52f2ed3a0ccaf27c6b3ff8b595f7fe56db495b6792d5",
+	sourcesSHA256: "0dda2c7ada03f3a6255dd66ad7ea2739c5c1864ef8a79cbadab08710d2058c95",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "8eb1e436e14cc30f8f815027ac38b717d0d215e8665a39d4e680c79e9c16e0fb",
+		"agent/hbagent_linux_amd64.so": "d239ea728a475d80c7c7e161f85cc4ccf764899c9f1a50bd90666a4f17c4592a",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

@@ -30,6 +30,7 @@ var madeARM64 = made{
 		"hooks/stdio.h",
 		"hooks/table.h",
 		"hooks/wait.h",
+		"sampler/flight.h",
 		"sampler/handler.h",
 		"sampler/mask.h",
 		"sampler/points.h",
@@ -43,8 +44,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "3a8a3531485c592497a71c4b6136296e9d11efaebc261e2e64825464d70e1823",
+	sourcesSHA256: "b47ee8d4711d12e1377eaff2bfe25f857f8f8c53be1ea2c9d1a0c6117085b9e5",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "2690c96d9f56d1c01bf8d37ee643f45e035c35dbcce4a0355e5fe227323e15ef",
+		"agent/hbagent_linux_arm64.so": "c25eddcf819e6da7bdaf573144822fd648e5408ba1fcce1abf26541f6e03a5d0",
 	},
 }

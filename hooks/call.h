@@ -15,10 +15,19 @@ enum hb_hook_parks {
 struct hb_call {
   struct hb_thread *slot; /* NULL: not recorded */
   struct hb_block block;
-  uint64_t stamp;
+  uint64_t stamp; /* when it was made, or a signal on its way was waited for */
+  uint64_t began; /* when the program called it: before the sample at its entry. How long it took, to the program */
   const void *ready; /* polls: what they filled in */
   uint64_t ready_n;
 };
+
+/* The sample at a call's entry. Returns when that began. hook path */
+static HB_NOINLINE uint64_t hb_call_sampled(struct hb_tls *t, uint32_t hook, uint64_t object, int parks, const void *frame) {
+  uint64_t began = hb_stamp();
+  if (parks) hb_enter_gate(t, hook, object, frame);
+  else hb_sample_hook(t, HB_SAMPLE_SYNC, hook, object, frame);
+  return began;
+}
 
 HB_INLINE void hb_call_enter(struct hb_call *c, uint32_t hook, uint64_t object, int parks, const void *frame) {
   struct hb_tls *t = hb_self();
@@ -29,8 +38,8 @@ HB_INLINE void hb_call_enter(struct hb_call *c, uint32_t hook, uint64_t object, 
     c->slot = t->slot;
   }
   hb_saw_depth(t, (const void *)hb_frame_cfa(frame));
-  if (parks) hb_enter_gate(t, hook, object, frame);
-  else if (HB_UNLIKELY(hb_new_tick(t))) hb_sample_hook(t, HB_SAMPLE_SYNC, hook, object, frame);
+  uint64_t began = 0;
+  if (HB_UNLIKELY(parks ? hb_enter_due(t) : hb_new_tick(t))) began = hb_call_sampled(t, hook, object, parks, frame);
   hb_publish_in(c->slot, hook, object, 0, frame);
   hb_block_enter(t, c->slot, &c->block, frame);
   c->stamp = hb_stamp();
@@ -39,15 +48,16 @@ HB_INLINE void hb_call_enter(struct hb_call *c, uint32_t hook, uint64_t object, 
     c->stamp = hb_stamp();
   }
   c->stamp -= c->block.waited;
-  if (!c->block.passive) hb_self()->outer_stamp = c->stamp;
+  c->began = HB_UNLIKELY(began != 0) ? began : c->stamp;
+  if (!c->block.passive) hb_self()->outer_stamp = c->began;
 }
 
 /* Longer than the threshold: an interval. hook path */
 static HB_NOINLINE void hb_call_slow(struct hb_tls *t, struct hb_thread *s, const struct hb_call *c, uint32_t hook,
-                                     uint64_t object, int64_t e, uint64_t ns, const void *frame) {
+                                     uint64_t object, int64_t e, const void *frame) {
   hb_store_relaxed(&s->calls_slow, hb_load_relaxed(&s->calls_slow) + 1);
   uint32_t flags = e == -HB_EINTR ? HB_RECF_INTERRUPTED : e == -HB_EAGAIN ? HB_RECF_TIMEDOUT : e < 0 ? HB_RECF_FAILED : 0u;
-  struct hb_interval i = {hook, flags, 0, 0, object, 0, 0, ns, e};
+  struct hb_interval i = {hook, flags, 0, 0, object, 0, 0, c->began, e};
   struct hb_from from;
   hb_handoff(t, hook, object, e, c->stamp, c->ready, c->ready_n, &from);
   if (from.thread) {
@@ -71,12 +81,12 @@ HB_INLINE void hb_call_left(struct hb_call *c, uint32_t hook, uint64_t object, i
   t->left_pc = ((const uint64_t *)frame)[1];
   t->left_stamp = stamp;
   if (HB_UNLIKELY(hb_point_near(t, stamp))) hb_sample_inside(t, hook, frame);
-  stamp -= c->stamp;
+  int64_t took = (int64_t)(stamp - c->began);
   hb_block_leave(t, s, &c->block);
   hb_store_relaxed(&s->in_hook, 0u);
   hb_store_relaxed(&s->calls, hb_load_relaxed(&s->calls) + 1);
-  if (HB_UNLIKELY(stamp >= threshold && (int64_t)stamp > 0))
-    hb_call_slow(t, s, c, hook, object, style == HB_ERRNO ? hb_result(r) : style == HB_ERROR ? -r : 0, hb_stamp_ns(0, stamp), frame);
+  if (HB_UNLIKELY(took > 0 && (uint64_t)took >= threshold))
+    hb_call_slow(t, s, c, hook, object, style == HB_ERRNO ? hb_result(r) : style == HB_ERROR ? -r : 0, frame);
 }
 
 HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, int64_t r, int style, const void *frame) {

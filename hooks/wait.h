@@ -32,15 +32,18 @@ HB_INLINE uint32_t hb_waiters(uint64_t object) { return hb_watched(object) & ~HB
 struct hb_wait {
   struct hb_thread *slot; /* NULL: not recorded, the rest is unset */
   struct hb_block block;
-  uint64_t stamp, start_ns;
+  uint64_t began; /* stamp: to the program all that follows is part of the call, the sample at its entry as well */
+  uint64_t start_ns;
   uint32_t bucket, owner, outer_waiting;
 };
 
+/* Is a sample at the entry of a parking call due? hook path */
+HB_INLINE int hb_enter_due(const struct hb_tls *t) { return hb_load_relaxed(&hb.header->tick) != t->enter_tick; }
+
 /* Sample at the entry of a parking call, once per tick. hook path */
 HB_INLINE void hb_enter_gate(struct hb_tls *t, uint32_t hook, uint64_t object, const void *frame) {
-  uint64_t tick = hb_load_relaxed(&hb.header->tick);
-  if (HB_LIKELY(tick == t->enter_tick)) return;
-  t->enter_tick = tick;
+  if (HB_LIKELY(!hb_enter_due(t))) return;
+  t->enter_tick = hb_load_relaxed(&hb.header->tick);
   hb_sample_hook(t, HB_SAMPLE_ENTER, hook, object, frame);
 }
 
@@ -58,6 +61,7 @@ static void hb_wait_begin(struct hb_wait *w, uint32_t hook, uint64_t object, uin
   w->slot = NULL;
   if (!hb_thread_ready(t)) return;
   struct hb_thread *s = w->slot = t->slot;
+  w->began = hb_stamp();
   hb_saw_depth(t, (const void *)hb_frame_cfa(frame));
   hb_enter_gate(t, hook, object, frame);
   w->owner = owner;
@@ -69,10 +73,8 @@ static void hb_wait_begin(struct hb_wait *w, uint32_t hook, uint64_t object, uin
   w->outer_waiting = t->waiting;
   t->waiting = w->bucket + 1;
   hb_block_enter(t, s, &w->block, frame);
-  w->stamp = hb_stamp();
-  if (HB_UNLIKELY(hb_point_near(t, w->stamp))) hb_sample_point(t, hook, 0, frame);
-  w->stamp -= w->block.waited;
-  if (!w->block.passive) t->outer_stamp = w->stamp;
+  if (HB_UNLIKELY(hb_point_near(t, hb_stamp()))) hb_sample_point(t, hook, 0, frame);
+  if (!w->block.passive) t->outer_stamp = w->began;
 }
 
 /* The baton for `object`, if it was left since `since_ns`. 0: none or torn. hook path */
@@ -114,7 +116,7 @@ static int hb_wait_end(struct hb_wait *w, uint32_t hook, uint64_t object, uint64
   struct hb_tls *t = hb_self();
   struct hb_thread *s = w->slot;
   if (!s || t->slot != s) return 0; /* not recorded, or a fork child came back from its parent's call */
-  uint64_t stamp = hb_stamp(), ns = hb_stamp_ns(w->stamp, stamp);
+  uint64_t stamp = hb_stamp(), ns = hb_stamp_ns(w->began, stamp);
   t->left_pc = ((const uint64_t *)frame)[1];
   t->left_stamp = stamp;
   if (HB_UNLIKELY(hb_point_near(t, stamp))) hb_sample_inside(t, hook, frame);
@@ -126,7 +128,7 @@ static int hb_wait_end(struct hb_wait *w, uint32_t hook, uint64_t object, uint64
   hb_store_relaxed(&s->wait_ns, hb_load_relaxed(&s->wait_ns) + ns);
   if (ns < t->wait_threshold_ns || !(hb.features & HB_FEATURE_LOCK)) return 0;
   hb_wait_adapt(t);
-  struct hb_interval i = {hook, flags, w->owner, 0, object, object2, 0, ns, result};
+  struct hb_interval i = {hook, flags, w->owner, 0, object, object2, 0, w->began, result};
   if (!(flags & HB_RECF_TIMEDOUT)) i.releaser = hb_baton_take(object, w->start_ns, &i.release_ns);
   hb_emit_interval(t, &i, frame);
   return 1;

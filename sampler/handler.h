@@ -13,6 +13,7 @@
 #define HB_HANDLER_H
 
 #include "agent/thread.h"
+#include "sampler/flight.h"
 #include "syscallproxy/proxy.h"
 
 #define HB_SA_SIGINFO 4ul
@@ -53,6 +54,14 @@ static uint32_t hb_arrived_how(const struct hb_thread *s, int64_t flight, const 
   return flags | (cpu && cpu == hb_cpu() + 1 ? HB_RECF_SAME_CPU : 0u);
 }
 
+/* What a sample at the place that a signal of `flight` ns met counts for, in HB_RECF_*'s place. signal-safe */
+static uint32_t hb_arrived_worth(const struct hb_tls *t, int64_t flight, uint32_t how) {
+  if (how & HB_RECF_AFTER_SYSCALL) return 0;
+  uint64_t lasted = t->cpu_bound == HB_POINT_MET ? UINT64_MAX /* left_stamp is when a sample of this run was taken */
+                                                 : hb_stamp_ns(t->left_stamp, hb_stamp());
+  return hb_flight_worth(lasted, flight > 0 ? (uint64_t)flight : 0, !(how & (HB_RECF_STALE | HB_RECF_SAME_CPU))) << HB_WORTH_SHIFT;
+}
+
 /* signal-safe; all signals are masked while it runs */
 static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
   struct hb_tls *t = hb_self();
@@ -68,7 +77,10 @@ static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
     HB_COUNT(signals_stray);
     return;
   }
-  hb_take_sample(t, hb_load_relaxed(&s->ask), 0, uc, NULL, hb_arrived_how(s, (int64_t)(hb_now_ns() - hb_load_relaxed(&s->asked_ns)), uc));
+  int64_t flight = (int64_t)(hb_now_ns() - hb_load_relaxed(&s->asked_ns));
+  uint32_t ask = hb_load_relaxed(&s->ask), how = hb_arrived_how(s, flight, uc);
+  if (ask == HB_ASK_PERIODIC) how |= hb_arrived_worth(t, flight, how);
+  hb_take_sample(t, ask, 0, uc, NULL, how);
   hb_store_release(&s->state, (uint32_t)HB_RUNNING);
 }
 

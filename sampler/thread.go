@@ -53,6 +53,7 @@ func (l *loop) look(i int, picked bool) uint64 {
 	case segment.StateBlocked, segment.StateMasked, segment.StateExited:
 		return 1 // what CPU time it burns there it samples itself (points.h)
 	}
+	looked := clockNs() // only who is out of calls now is sent a signal: to the program, it is on its way from here on
 	proc := s.Proc.Load()
 	p := l.proc(proc, s.ProcUID.Load())
 	if p == nil {
@@ -100,7 +101,7 @@ func (l *loop) look(i int, picked bool) uint64 {
 			return 1 // it has waited for a CPU rather than had one
 		}
 	}
-	if l.ask(i, proc, t, s, p, kind) {
+	if l.ask(i, proc, t, s, p, kind, looked) {
 		b.spend(t.cpu)
 	}
 	return 1
@@ -211,8 +212,7 @@ func (l *loop) readCPU(t *thread, p *proc) bool {
 
 // ask sends the signal. The order is the handshake's: ask before the CAS, which the thread's
 // handler and proxies pair with; the signal after it, so that it never reaches a thread in a slow call.
-func (l *loop) ask(i int, proc uint32, t *thread, s *segment.Thread, p *proc, kind uint32) bool {
-	now := clockNs()
+func (l *loop) ask(i int, proc uint32, t *thread, s *segment.Thread, p *proc, kind uint32, looked int64) bool {
 	if l.info.signo >= 32 { // it kills a program that has just been exec'ed: not while one is
 		gate := &l.seg.Proc(int(proc)).Gate
 		if !gate.CompareAndSwap(segment.GateOpen, segment.GateSending) {
@@ -221,7 +221,7 @@ func (l *loop) ask(i int, proc uint32, t *thread, s *segment.Thread, p *proc, ki
 		defer gate.And(^uint32(segment.GateSending))
 	}
 	s.Ask.Store(kind)
-	s.AskedNs.Store(uint64(now))
+	s.AskedNs.Store(uint64(looked))
 	s.AskedCPU.Store(currentCPU() + 1)
 	if !s.State.CompareAndSwap(segment.StateRunning, segment.StateSignalled) {
 		return false // it went into a call
@@ -238,7 +238,7 @@ func (l *loop) ask(i int, proc uint32, t *thread, s *segment.Thread, p *proc, ki
 		}
 		return false
 	}
-	t.askedNs, t.checkAfter = now, stuckNs
+	t.askedNs, t.checkAfter = looked, stuckNs
 	l.ctl.head.sent.Add(1)
 	tc := &l.ctl.threads[i]
 	if tc.sentUID.Load() != t.uid {

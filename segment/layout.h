@@ -310,7 +310,8 @@ enum { HB_SAMPLE_SYNC = 1, /* a hook in a new tick */
 struct hb_rec_sample {
   struct hb_rec rec;
   uint32_t kind;
-  uint32_t reserved;
+  uint32_t worth; /* PERIODIC, by a signal: what it counts for beside others that were met in runs of the same kind, in 256ths; 0: as one. The
+                     beginnings of runs are met by few signals (sampler/flight.h) */
   uint64_t cpu_ns;  /* thread CPU time (CLOCK_THREAD_CPUTIME_ID) at the sample; 0 = not read */
   uint64_t weight_ns; /* PERIODIC: CPU time that the sampling points passed since the record before stand for, a multiple of
                          cpu_period_ns; 0: none was passed */

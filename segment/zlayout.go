@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "453954aca0de228e63f2ab330a69ee6e85df478fa2dd807922902e7c1227a026"
+const layoutSHA256 = "543fd09f5ff9d70902aa3fcd95b76c66e0fd6b4fe6573155af0ae64690545efe"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -308,7 +308,7 @@ func (v *Stack) Encode(b []byte) {
 type RecSample struct {
 	Rec      Rec
 	Kind     uint32
-	Reserved uint32
+	Worth    uint32
 	CPUNs    uint64
 	WeightNs uint64
 	Object   uint64
@@ -325,7 +325,7 @@ func (v *RecSample) Decode(b []byte) bool {
 	}
 	v.Rec.Decode(b[0:])
 	v.Kind = binary.LittleEndian.Uint32(b[24:])
-	v.Reserved = binary.LittleEndian.Uint32(b[28:])
+	v.Worth = binary.LittleEndian.Uint32(b[28:])
 	v.CPUNs = binary.LittleEndian.Uint64(b[32:])
 	v.WeightNs = binary.LittleEndian.Uint64(b[40:])
 	v.Object = binary.LittleEndian.Uint64(b[48:])
@@ -338,7 +338,7 @@ func (v *RecSample) Encode(b []byte) {
 	_ = b[RecSampleBytes-1]
 	v.Rec.Encode(b[0:])
 	binary.LittleEndian.PutUint32(b[24:], v.Kind)
-	binary.LittleEndian.PutUint32(b[28:], v.Reserved)
+	binary.LittleEndian.PutUint32(b[28:], v.Worth)
 	binary.LittleEndian.PutUint64(b[32:], v.CPUNs)
 	binary.LittleEndian.PutUint64(b[40:], v.WeightNs)
 	binary.LittleEndian.PutUint64(b[48:], v.Object)
@@ -1016,8 +1016,8 @@ var (
 	_ = [unsafe.Sizeof(RecSample{}.Rec) - 24]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(RecSample{}.Kind) - 24]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecSample{}.Kind) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(RecSample{}.Reserved) - 28]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(RecSample{}.Reserved) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecSample{}.Worth) - 28]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecSample{}.Worth) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(RecSample{}.CPUNs) - 32]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecSample{}.CPUNs) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(RecSample{}.WeightNs) - 40]struct{}{} == [0]struct{}{}

@@ -93,7 +93,7 @@ type Event struct {
 	Object   uint64   // lock, futex or allocation address, or descriptor; KindCPU: return address of the call before the run of work, 0 unknown or a run like no other
 	Object2  uint64   // condition wait: the mutex; poll with a Releaser: the descriptor that was ready
 	Size     uint64   // allocation: bytes asked for. Wait with a Weight above 1: how likely it is that Releaser is the one, in thousandths; 0 not estimated
-	Weight   uint64   // allocation: bytes this sample stands for; objects = Weight/Size. Wait, and call that signals: how many threads may have ended it, of whom Releaser is one; 0 one, or not counted
+	Weight   uint64   // KindCPU: what the sample counts for beside others of its Object, in 256ths; 0: as one. Allocation: bytes this sample stands for; objects = Weight/Size. Wait, and call that signals: how many threads may have ended it, of whom Releaser is one; 0 one, or not counted
 	Debt     int64    // release: ns of delay caused; KindUsage: ns of delay by others on its CPU
 	Result   int64    // interval: the call's return value or -errno
 	Owner    ThreadID // wait: who held the object when the wait began; 0 unknown

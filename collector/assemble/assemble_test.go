@@ -422,13 +422,42 @@ func TestWeightsAddUp(t *testing.T) {
 	}
 }
 
+// TestWorth: what a sample counts for is its weight, and samples of different weights are not made one.
+func TestWorth(t *testing.T) {
+	k := newKit(t, Config{})
+	g := newAgent(1, 1)
+	k.put(g.thread(1))
+	for i, worth := range []uint32{0, 0, 512, 512, 300, 0} {
+		s, tail := g.delta(pcs(1, 2), noLimit)
+		r := segment.RecSample{Rec: g.rec(segment.RecTypeSample, 0, trace.Ns(10+i)), Kind: segment.SamplePeriodic, Worth: worth,
+			CPUNs: 2000 + uint64(i)*1000, WeightNs: 300, Object: 0x77, Stack: s}
+		k.put(record(&r, segment.RecSampleBytes, tail))
+	}
+	k.Flush()
+	type run struct {
+		count  uint32
+		weight uint64
+	}
+	var got []run
+	for _, e := range k.of(trace.KindCPU) {
+		got = append(got, run{e.Count, e.Weight})
+	}
+	if want := []run{{2, 0}, {2, 512}, {1, 300}, {1, 0}}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // TestSampleAlone: a sample that was met in a run of work too short for others keeps its time and loses its origin; no other does.
 func TestSampleAlone(t *testing.T) {
 	k := newKit(t, Config{})
 	g := newAgent(1, 1)
 	k.put(g.thread(1))
 	for i, flags := range []uint8{0, segment.RecFlagStale, segment.RecFlagConsumed | segment.RecFlagAlone, segment.RecFlagStale,
-		segment.RecFlagConsumed | segment.RecFlagAlone, 0, segment.RecFlagConsumed, segment.RecFlagConsumed | segment.RecFlagAlone} {
+		segment.RecFlagConsumed | segment.RecFlagAlone, 0, segment.RecFlagConsumed, segment.RecFlagConsumed | segment.RecFlagAlone,
+		// One at the end of a system call is the run's where the signal would have come elsewhere.
+		segment.RecFlagStale | segment.RecFlagAfterSyscall, segment.RecFlagConsumed | segment.RecFlagAlone,
+		segment.RecFlagAfterSyscall, segment.RecFlagConsumed | segment.RecFlagAlone,
+		segment.RecFlagAfterSyscall | segment.RecFlagSameCPU, segment.RecFlagConsumed | segment.RecFlagAlone} {
 		s, tail := g.delta(pcs(1, uint64(2+i)), noLimit)
 		r := segment.RecSample{Rec: g.rec(segment.RecTypeSample, 0, trace.Ns(10+i)), Kind: segment.SamplePeriodic,
 			CPUNs: 2000 + uint64(i)*1000, WeightNs: 300, Object: 0x77, Stack: s}
@@ -436,7 +465,7 @@ func TestSampleAlone(t *testing.T) {
 		k.put(record(&r, segment.RecSampleBytes, tail))
 	}
 	k.Flush()
-	want := []uint64{0x77, 0, 0x77, 0, 0x77, 0x77, 0x77, 0x77}
+	want := []uint64{0x77, 0, 0x77, 0, 0x77, 0x77, 0x77, 0x77, 0x77, 0x77, 0x77, 0x77, 0, 0x77}
 	for i, e := range k.of(trace.KindCPU) {
 		if e.Object != want[i] || e.CPU != 300 {
 			t.Errorf("sample %d: %+v, want object %#x", i, e, want[i])

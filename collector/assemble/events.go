@@ -130,7 +130,7 @@ func (a *Assembler) sample(t *thread, h *segment.Rec, rec []byte, e *trace.Event
 		if e.Hook == hooks.Execve {
 			e.CPU = a.execPassed(t, r.WeightNs)
 		} else {
-			e.CPU, e.Object = t.cpuPassed(r.CPUNs, r.WeightNs, a.cpuPeriod), r.Object
+			e.CPU, e.Object, e.Weight = t.cpuPassed(r.CPUNs, r.WeightNs, a.cpuPeriod), r.Object, uint64(r.Worth)
 		}
 	}
 	if r.Kind == segment.SamplePeriodic && h.Flags&segment.RecFlagAlone != 0 {
@@ -143,8 +143,12 @@ func (a *Assembler) sample(t *thread, h *segment.Rec, rec []byte, e *trace.Event
 
 // sampleAlone takes the thread's last sample out of those that say where runs of the same origin spend their time. It has not
 // been delivered yet: nothing lies between it and the record that says so. (Where others were merged into
-// it, they were met in longer runs.)
+// it, they were met in longer runs.) One that was taken at the end of a system call because it was on its way there, or because the thread
+// was put off until there, says nothing of the run: the work before may have been long, and what the sample weighs is the origin's.
 func (t *thread) sampleAlone() {
+	if f := t.run.Flags; f&trace.FlagSyscallEnd != 0 && f&trace.FlagSameCPU == 0 {
+		return
+	}
 	if r := &t.run; t.inRun && r.Kind == trace.KindCPU && r.Count == 1 && r.Flags&(trace.FlagLate|trace.FlagPreempted) != trace.FlagLate {
 		r.Object = 0
 	}

@@ -11,7 +11,7 @@ func (a *Assembler) emit(t *thread, e *trace.Event) {
 	if t.inRun {
 		r := &t.run
 		if sample && e.Stack != 0 && e.Kind == r.Kind && e.Stack == r.Stack && int(e.Same) == len(t.stack) &&
-			e.Hook == r.Hook && e.Object == r.Object && e.Flags == r.Flags&^trace.FlagSameCall &&
+			e.Hook == r.Hook && e.Object == r.Object && e.Weight == r.Weight && e.Flags == r.Flags&^trace.FlagSameCall &&
 			e.Time >= r.Time && e.Time-r.Start <= a.maxRun {
 			r.Time = e.Time
 			r.Count += e.Count
@@ -36,8 +36,8 @@ func (a *Assembler) emit(t *thread, e *trace.Event) {
 	a.deliver(e)
 }
 
-// entryNs is the most that may lie between the sample at a call's entry and the beginning of the call. It is the time
-// between two readings of the clock, unless the thread was preempted between them.
+// entryNs is the most that may lie between the sample at a call's entry and the beginning of the call, where it was taken before that. It is the time
+// between two readings of the clock, unless the thread was preempted between them. Agents take it inside the call, at its beginning.
 const entryNs = 20_000
 
 // entered reports whether the run in the making is nothing but the entry of the call that interval e is, and if so
@@ -54,7 +54,7 @@ func (a *Assembler) entered(t *thread, e *trace.Event) bool {
 		(e.Flags^r.Flags)&stack != 0 || e.Flags&trace.FlagSameCall != 0 || r.Flags&late != 0 {
 		return false
 	}
-	if apart := e.Start - r.Time; apart > entryNs || apart < -entryNs || r.Time > e.Time {
+	if e.Start-r.Time > entryNs || r.Time > e.Time {
 		return false
 	}
 	e.Same, e.Flags = r.Same, e.Flags|r.Flags&trace.FlagSameCall

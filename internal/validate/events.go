@@ -48,7 +48,7 @@ const (
 )
 
 var allowed = map[trace.Kind]fields{
-	trace.KindCPU:         fCPU | fObject | fStart | fMerge,
+	trace.KindCPU:         fCPU | fSize | fObject | fStart | fMerge,
 	trace.KindGap:         fCPU | fStart | fMerge,
 	trace.KindSync:        fObject | fStart | fMerge,
 	trace.KindEnter:       fObject | fStart | fMerge,
@@ -173,6 +173,9 @@ func (c *checker) eventFields(e *trace.Event, may fields, bad func(string, ...an
 	case trace.KindCPU:
 		if e.Hook != 0 && (e.Object != 0 || e.Flags&trace.FlagLate != 0) {
 			bad("lies inside a call and in a run of work as well")
+		}
+		if e.Size != 0 || e.Weight != 0 && e.Weight <= 256 {
+			bad("size %d, weight %d", e.Size, e.Weight)
 		}
 	case trace.KindAlloc:
 		if e.Object == 0 {

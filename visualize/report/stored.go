@@ -16,7 +16,7 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
-const storedVersion = 6
+const storedVersion = 7
 
 // threadSums are the part of threadFacts that events tell.
 type threadSums struct {

@@ -25,17 +25,23 @@ import (
 //
 // Samples that say next to nothing decide where there is nothing better.
 
-// Arrived counts the samples of one place.
+// Arrived counts the samples of one place, each for what its recorder says that it stands for beside others of its origin ([trace.Event.Weight]).
 type Arrived struct {
-	inTime, own int32 // met instructions; of them, those sent on the thread's own processor
-	preempted   int32 // met instructions after the thread had been preempted
-	end, ownEnd int32 // met the end of a system call; of them, those sent on the thread's own processor
-	poor        int32 // preempted at the end of a system call
+	inTime, own float64 // met instructions; of them, those sent on the thread's own processor
+	preempted   float64 // met instructions after the thread had been preempted
+	end, ownEnd float64 // met the end of a system call; of them, those sent on the thread's own processor
+	poor        float64 // preempted at the end of a system call
 }
 
-// Add counts a KindCPU event of a run of work.
+// mostWorth is the largest weight of a sample that is believed, in 256ths.
+const mostWorth = 256 * 256
+
+// Add counts a KindCPU event of a run of work, as what it counts for.
 func (a *Arrived) Add(e *trace.Event) {
-	n := int32(min(max(e.Count, 1), 1<<20))
+	n := float64(max(e.Count, 1))
+	if e.Weight != 0 {
+		n *= float64(min(e.Weight, mostWorth)) / 256
+	}
 	late, preempted, end, own := e.Flags&trace.FlagLate != 0, e.Flags&trace.FlagPreempted != 0, e.Flags&trace.FlagSyscallEnd != 0, e.Flags&trace.FlagSameCPU != 0
 	switch {
 	case preempted && end:
@@ -168,9 +174,9 @@ func (j *judge) look(a *arrivals) {
 // systemCalls finds how much of the time is spent in system calls, by their instruction: whatever leads there ends at the same one, and
 // there are few of these.
 func (a *arrivals) systemCalls(src trace.Source) {
-	own := float64(a.all.own + a.all.ownEnd)
-	other := float64(a.all.inTime+a.all.end) - own
-	otherEnds := float64(a.all.end - a.all.ownEnd)
+	own := a.all.own + a.all.ownEnd
+	other := a.all.inTime + a.all.end - own
+	otherEnds := a.all.end - a.all.ownEnd
 	if a.all.end == 0 {
 		return
 	}
@@ -186,8 +192,8 @@ func (a *arrivals) systemCalls(src trace.Source) {
 	for i := range a.at {
 		if s := &a.at[i]; s.end > 0 {
 			k := at(s)
-			k.own += float64(s.ownEnd)
-			k.other += float64(s.end - s.ownEnd)
+			k.own += s.ownEnd
+			k.other += s.end - s.ownEnd
 		}
 	}
 	for _, k := range calls {
@@ -201,7 +207,7 @@ func (a *arrivals) systemCalls(src trace.Source) {
 	for i := range a.at {
 		if s := &a.at[i]; s.end > 0 {
 			if k := at(s); k.share > 0 {
-				share := k.share * float64(s.end) / (k.own + k.other)
+				share := k.share * s.end / (k.own + k.other)
 				a.inCalls += share
 				a.inside = append(a.inside, Part{s.At, share})
 			}
@@ -235,7 +241,7 @@ type differences struct {
 
 // agreement is what a preempted sample of a's is to count for.
 func (d *differences) agreement(tab *frames.Table, a *arrivals) float64 {
-	n, m := float64(a.all.inTime), float64(a.all.preempted)
+	n, m := a.all.inTime, a.all.preempted
 	if n == 0 || m == 0 {
 		return 1
 	}
@@ -252,8 +258,8 @@ func (d *differences) agreement(tab *frames.Table, a *arrivals) float64 {
 			if *k == ([2]float64{}) {
 				d.touched = append(d.touched, id)
 			}
-			k[0] += float64(s.inTime)
-			k[1] += float64(s.preempted)
+			k[0] += s.inTime
+			k[1] += s.preempted
 		}
 	}
 	var variance, distance float64
@@ -279,9 +285,7 @@ func (a *arrivals) parts(own *arrivals) []Part {
 	if len(own.at) == 0 {
 		own = a
 	}
-	worth := func(s *Arrived) float64 {
-		return float64(s.inTime) + a.preempted*float64(s.preempted) + little*float64(s.end+s.poor)
-	}
+	worth := func(s *Arrived) float64 { return s.inTime + a.preempted*s.preempted + little*(s.end+s.poor) }
 	var out []Part
 	if all := worth(&own.all); a.inCalls < 1 && all > 0 {
 		for i := range own.at {

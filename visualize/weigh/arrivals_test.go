@@ -96,6 +96,18 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
+// TestArrivalsCountForTheirWeight: one at a place that few signals reach stands for those that did not.
+func TestArrivalsCountForTheirWeight(t *testing.T) {
+	a := newArrivalTest(allTimeNs)
+	a.add(30, 0, early, "later")
+	for range 5 {
+		a.Add(trace.Event{Kind: trace.KindCPU, Thread: a.thread, Time: 10, Start: 10, Count: 2, Object: 0x100, Weight: 2 * 256, Stack: a.Stack("main", "first")})
+	}
+	if got := a.shares(t); math.Abs(got["first"]-40) > 1e-9 {
+		t.Errorf("%v, want 40 %% in first", got)
+	}
+}
+
 // A difference that is spread over many instructions of a function is one of the function.
 func TestDifferenceIsSeenAtCallers(t *testing.T) {
 	a := newArrivalTest(allTimeNs)
