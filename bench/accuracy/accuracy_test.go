@@ -95,12 +95,15 @@ func TestBias(t *testing.T) {
 }
 
 func TestSwitches(t *testing.T) {
-	kernel, err := offCPUOf(strings.NewReader(` 1.000000000: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
- 1.001000000: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a b next_pid=7 next_prio=120
- 1.002000000: prev_comm=a prev_pid=7 prev_prio=120 prev_state=R+ ==> next_comm=b next_pid=8 next_prio=120
- 1.002500000: prev_comm=b prev_pid=8 prev_prio=120 prev_state=D ==> next_comm=a next_pid=7 next_prio=120
+	kernel, err := offCPUOf(strings.NewReader(` [000] 1.000000000: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
+ [000]  1.001000000: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a b next_pid=7 next_prio=120
+ [000] 1.002000000: prev_comm=a prev_pid=7 prev_prio=120 prev_state=R+ ==> next_comm=b next_pid=8 next_prio=120
+ [001] 1.002100000: prev_comm=x prev_pid=3 prev_prio=120 prev_state=S ==> next_comm=y next_pid=4 next_prio=120
+ [001] 1.002200000: prev_comm=x prev_pid=3 prev_prio=120 prev_state=S ==> next_comm=y next_pid=4 next_prio=120
+ [000] 1.002500000: prev_comm=b prev_pid=8 prev_prio=120 prev_state=D ==> next_comm=a next_pid=7 next_prio=120
 `))
-	if want := []off{{1e9, 1.001e9, true}, {1.002e9, 1.0025e9, false}}; err != nil || !slices.Equal(kernel[7], want) || len(kernel[8]) != 0 {
+	if want := []off{{1e9, 1.001e9, true}, {1.002e9, 1.0025e9, false}}; err != nil || !slices.Equal(kernel.off[7], want) || len(kernel.off[8]) != 0 ||
+		!slices.Equal(kernel.lost, []off{{from: 1.0021e9, to: 1.0022e9}}) {
 		t.Fatalf("%+v, %v", kernel, err)
 	}
 	if _, err := offCPUOf(strings.NewReader("nonsense\n")); err == nil {
@@ -122,12 +125,13 @@ func TestSwitches(t *testing.T) {
 		{"too short to be due", []recordedWait{wait(1000*us, 1200*us, false)}, []off{asleep(0, 50*us), asleep(1010*us, 1100*us)}, slept{}, slept{seen: 1, difference: []int64{110 * us}}},
 		{"preempted is not asleep", []recordedWait{wait(1000*us, 2000*us, true)}, []off{{0, 500 * us, false}, asleep(1001*us, 1500*us), {1600 * us, 1990 * us, false}},
 			slept{due: 1, seen: 1, difference: []int64{11 * us}}, slept{}},
-		{"without a switch", []recordedWait{wait(0, 50*us, true)}, nil, slept{seen: 1, invented: 1}, slept{}},
+		{"without a switch", []recordedWait{wait(0, 50*us, true)}, nil, slept{seen: 1, invented: 1, unknown: 1}, slept{}},
+		{"and none was lost", []recordedWait{wait(50*us, 90*us, true)}, nil, slept{seen: 1, invented: 1}, slept{}},
 	} {
 		var locks, calls slept
-		matchSwitches(c.seen, c.kernel, &locks, &calls, io.Discard)
+		matchSwitches(c.seen, c.kernel, &account{lost: []off{{from: 49 * us, to: 49 * us}}}, &locks, &calls, io.Discard)
 		for i, x := range [][2]slept{{locks, c.locks}, {calls, c.calls}} {
-			if x[0].due != x[1].due || x[0].missing != x[1].missing || x[0].seen != x[1].seen || x[0].invented != x[1].invented || !slices.Equal(x[0].difference, x[1].difference) {
+			if x[0].due != x[1].due || x[0].missing != x[1].missing || x[0].seen != x[1].seen || x[0].invented != x[1].invented || x[0].unknown != x[1].unknown || !slices.Equal(x[0].difference, x[1].difference) {
 				t.Errorf("%s, %d: %+v, want %+v", c.name, i, x[0], x[1])
 			}
 		}
