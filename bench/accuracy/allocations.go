@@ -15,6 +15,7 @@ func (b *bench) allocations() error {
 	type count struct {
 		bytes, liveBytes, objects, gotBytes, gotLive, gotObjects float64
 		deviation                                                *variances
+		covered                                                  int // rounds whose bytes are within 1.96 of their own standard deviations: 95 in 100 should be
 	}
 	counts := map[string]*count{}
 	var order []string
@@ -52,6 +53,9 @@ func (b *bench) allocations() error {
 			c.bytes += float64(n[1])
 			c.liveBytes += float64(n[3])
 			c.deviation.add(spread[w[1]])
+			if v := spread[w[1]]; v != nil && math.Abs(space.in[w[1]]-float64(n[1])) <= 1.96*math.Sqrt(v.bytes) {
+				c.covered++
+			}
 			c.gotBytes += space.in[w[1]]
 			c.gotObjects += objects.in[w[1]]
 			c.gotLive += live.in[w[1]]
@@ -62,15 +66,15 @@ func (b *bench) allocations() error {
 		}
 	}
 	fmt.Printf("Allocations: %d rounds, half of what is freed by another thread, a sample every %d KiB or, where they come fast, more\n\n", b.rounds, period>>10)
-	fmt.Println("| function | bytes: error, % (in standard deviations) | objects: error, % (in standard deviations) | in use at the end: error, % (in standard deviations) |")
-	fmt.Println("|---|---|---|---|")
+	fmt.Println("| function | bytes: error, % (in standard deviations) | objects: error, % (in standard deviations) | in use at the end: error, % (in standard deviations) | rounds whose bytes are within 1.96 standard deviations of their own, % |")
+	fmt.Println("|---|---|---|---|---|")
 	for _, name := range order {
 		c := counts[name]
 		d := c.deviation
-		fmt.Printf("| %s | %+.2f (%+.1f) | %+.2f (%+.1f) | %+.2f (%+.1f) |\n", name,
+		fmt.Printf("| %s | %+.2f (%+.1f) | %+.2f (%+.1f) | %+.2f (%+.1f) | %.0f |\n", name,
 			100*(c.gotBytes/c.bytes-1), (c.gotBytes-c.bytes)/math.Sqrt(d.bytes),
 			100*(c.gotObjects/c.objects-1), (c.gotObjects-c.objects)/math.Sqrt(d.objects),
-			100*(c.gotLive/c.liveBytes-1), (c.gotLive-c.liveBytes)/math.Sqrt(d.live))
+			100*(c.gotLive/c.liveBytes-1), (c.gotLive-c.liveBytes)/math.Sqrt(d.live), 100*float64(c.covered)/float64(b.rounds))
 	}
 	fmt.Printf("\nexact counters of all threads: %+.4f %% of the program's own count (libc's own allocations included)\n\n", 100*(exact/truth-1))
 	return nil
