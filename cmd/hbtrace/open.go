@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -30,8 +31,20 @@ type recording struct {
 
 var _ trace.BatchSource = (*recording)(nil)
 
+// readMemory is what a process that reads a recording is to need at most: near it garbage is collected rather than left lying, which
+// may otherwise be as much again as is in use.
+const readMemory = 700 << 20
+
+// limitMemory sets that, where GOMEMLIMIT says nothing.
+func limitMemory(bytes int64) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(bytes)
+	}
+}
+
 // openRecording opens a .hbt file. The error is one line that names the file.
 func openRecording(path string) (*recording, error) {
+	limitMemory(readMemory)
 	st, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

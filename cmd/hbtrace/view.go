@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/hbtrace/hbtrace/visualize/page"
@@ -45,7 +44,7 @@ To send a recording to somebody as a page: hbtrace export --html page.html`,
 	return c
 }
 
-// viewMemory is what a page's process is to need at most: near it garbage is collected rather than left lying.
+// viewMemory is a page's, which keeps more than tables do.
 const viewMemory = 900 << 20
 
 func view(cmd *cobra.Command, path string, o viewOptions) error {
@@ -61,7 +60,7 @@ func view(cmd *cobra.Command, path string, o viewOptions) error {
 	if o.perfetto {
 		return errors.Join(viewPerfetto(ctx, cmd, src, o), src.done())
 	}
-	debug.SetMemoryLimit(viewMemory)
+	limitMemory(viewMemory)
 	m := page.New(src)
 	server, err := page.Listen(m, o.port)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -464,6 +465,34 @@ func TestOddRecordings(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestOddInput: names of anything, times that wrap, nothing at all, twenty thousand threads, and a run of more samples than there can be.
+func TestOddInput(t *testing.T) {
+	odd := synthetic.Odd(20_000)
+	run := tracetest.New()
+	th := run.AddThread(trace.Thread{Proc: run.AddProcess(trace.Process{PID: 1}), TID: 1})
+	run.Add(trace.Event{Kind: trace.KindCPU, Thread: th, Time: 2e9, Start: 1e9, Count: 1 << 31, CPU: 1, Stack: run.Stack("f")})
+	odd["a long run"] = run.Source()
+	for name, src := range odd {
+		t.Run(name, func(t *testing.T) {
+			im, err := load(encode(t, src, Options{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := map[string]int{"crowd": 20_000, "a long run": maxRun}[name]; want != 0 && len(im.samples) != want {
+				t.Errorf("%d samples, want %d", len(im.samples), want)
+			}
+			if name == "hostile" { // whose names the trace processor cuts at a zero byte: what it is to check of names is not there
+				if got := perfettotest.Query(t, file(t, src, Options{}), `select name, value from stats where severity in ('error', 'data_loss') and value > 0`); len(got) > 0 {
+					t.Errorf("the trace processor complains: %q", got)
+				}
+			}
+		})
+	}
+	if err := Write(synthetic.Gone{}, synthetic.Demo(), Options{}); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a reader that goes away: %v", err)
 	}
 }
 

@@ -36,6 +36,9 @@ type sampleFrame struct {
 	hook   trace.HookID // instead of it
 }
 
+// maxRun is more samples than a recorder merges into an event: one of a damaged file may say anything.
+const maxRun = 1000
+
 // unmapped is the mapping of what is in no module: frames need one.
 const unmapped = 1
 
@@ -62,7 +65,7 @@ func (w *writer) sample(e *trace.Event) error {
 		}
 	}
 	p := &w.out
-	n := max(e.Count, 1)
+	n := min(max(e.Count, 1), maxRun)
 	for i := range n {
 		at := e.Time
 		if n > 1 {
