@@ -46,9 +46,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "0dda2c7ada03f3a6255dd66ad7ea2739c5c1864ef8a79cbadab08710d2058c95",
+	sourcesSHA256: "69ce64073b1888732c7f4f6daacd60d1b8fa1b8c1231ee3ff09520491cb80506",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "d239ea728a475d80c7c7e161f85cc4ccf764899c9f1a50bd90666a4f17c4592a",
+		"agent/hbagent_linux_amd64.so": "a1b80b7205466e2b9820879d6b54ffebf13e370ac47d59428d125efbd62c93a1",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

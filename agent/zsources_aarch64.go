@@ -44,8 +44,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "b47ee8d4711d12e1377eaff2bfe25f857f8f8c53be1ea2c9d1a0c6117085b9e5",
+	sourcesSHA256: "4b1e27982a3eb073c721597c89c68b5b5e87a2331850fb99764873a70be10f10",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "c25eddcf819e6da7bdaf573144822fd648e5408ba1fcce1abf26541f6e03a5d0",
+		"agent/hbagent_linux_arm64.so": "8a900cdcbaa632886cb6670a35f08ae9b8cbd277ef86a5fd7c16ad1053bbfafc",
 	},
 }

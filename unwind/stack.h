@@ -95,17 +95,22 @@ static void hb_stack_skip_self(const struct hb_unwind *u, struct hb_cursor *c) {
   }
 }
 
-/* From the cursor x->c on, joining the stack that m remembers. signal-safe, under t->busy */
-static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x, struct hb_memory *m) {
-  struct hb_local *l = t->local;
+/* Where a walk of the stack begins: x->c and x->u. */
+HB_INLINE void hb_stack_begin(struct hb_tls *t, const void *frame, const void *uc, const struct hb_modules *list, struct hb_stack_taken *x) {
+  struct hb_range stack = {t->stack_lo, t->stack_hi}, alternate = {0, 0};
   struct hb_cursor *c = &x->c;
-  if (HB_UNLIKELY(t->flags & HB_TLS_FRESH)) hb_local_touch(t, l);
-  const struct hb_modules *list = hb_modules_adopt(&hb_tables, hb.slot_index, hb.uid);
-  x->w = (struct hb_walked){0, 0, 0};
-  x->v = (struct hb_verified){0, 0, 0, HB_WALK_ON};
-  x->remember = 0;
-  struct hb_range alternate = {0, 0};
-  if (c->hi == c->sp) { /* not on the thread's own */
+  if (frame) {
+#if !HB_RA_SAVED /* each frame record says where the caller's stack begins */
+    const uintptr_t *f = frame;
+    while (hb_is_self(f[1]) && hb_in(stack, f[0]) && !(f[0] & 7) && f[0] > (uintptr_t)f && f[0] <= stack.hi - 16) /* called by ourselves */
+      f = (const uintptr_t *)f[0];
+    frame = f;
+#endif
+    hb_cursor_hook(c, frame, stack);
+  } else {
+    hb_cursor_signal(c, uc, stack);
+  }
+  if (HB_UNLIKELY(c->hi == c->sp)) { /* not on the thread's own */
     alternate = hb_stack_alternate();
     if (hb_in(alternate, c->sp)) {
       c->lo = alternate.lo;
@@ -116,20 +121,17 @@ static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x, struct hb_
       c->hi = hi ? hi : c->sp;
     }
   }
-  x->u = (struct hb_unwind){hb_tables.base, list, &l->rules, {hb.self_lo, hb.self_hi}, {hb.start_lo, hb.start_hi},
-                            {{t->stack_lo, t->stack_hi}, alternate}};
+  x->u = (struct hb_unwind){hb_tables.base, list, &t->local->rules, {hb.self_lo, hb.self_hi}, {hb.start_lo, hb.start_hi}, {stack, alternate}};
   if (HB_RA_SAVED) hb_stack_skip_self(&x->u, c);
-  if (list && c->hi != c->sp) {
-    struct hb_cursor again = *c;
-    if (t->need_full) l->last.solid = 0; /* the record must stand alone: join nothing */
-    hb_walk_verify(&x->u, c, m, &l->scratch, &x->w, &x->v);
-    x->remember = 1;
-    if (HB_LIKELY(x->v.end != HB_WALK_LIMIT)) return;
-    *c = again; /* deeper than is kept whole: once more, for both ends */
-    x->w = (struct hb_walked){0, 0, 0};
-    x->remember = 0;
-  }
-  struct hb_collect all = {hb_scratch(l), 0};
+}
+
+/* Deeper than is kept whole, or without rows: walked for both ends, joining nothing. signal-safe, under t->busy */
+static HB_NOINLINE void hb_stack_whole(struct hb_tls *t, const void *frame, const void *uc, const struct hb_modules *list, struct hb_stack_taken *x) {
+  struct hb_cursor *c = &x->c;
+  hb_stack_begin(t, frame, uc, list, x);
+  x->w = (struct hb_walked){0, 0, 0};
+  x->remember = 0;
+  struct hb_collect all = {hb_scratch(t->local), 0};
   hb_collect_add(&all, hb_pc(c->how, c->pc), c->at);
   if (c->hi == c->sp) {
     x->w.flags |= HB_STACK_CUT;
@@ -140,22 +142,31 @@ static void hb_stack_take(struct hb_tls *t, struct hb_stack_taken *x, struct hb_
     hb_walk_fp(&all, &x->w, c->bp, c->sp, c->hi);
   }
   hb_collect_end(&all, &x->w);
-  x->v.joined = 0;
-  x->v.n = x->w.n;
+  x->v = (struct hb_verified){0, x->w.n, 0, 0, HB_WALK_ON};
+}
+
+/* The stack of a hook's frame, or else of interrupted code, joining the one that m remembers. signal-safe, under t->busy */
+static HB_NOINLINE void hb_stack_take(struct hb_tls *t, const void *frame, const void *uc, struct hb_stack_taken *x, struct hb_memory *m) {
+  struct hb_local *l = t->local;
+  if (HB_UNLIKELY(t->flags & HB_TLS_FRESH)) hb_local_touch(t, l);
+  const struct hb_modules *list = hb_modules_adopt(&hb_tables, hb.slot_index, hb.uid);
+  if (HB_LIKELY(list != NULL)) {
+    hb_stack_begin(t, frame, uc, list, x);
+    if (HB_LIKELY(x->c.hi != x->c.sp)) {
+      if (t->need_full) l->last.solid = 0; /* the record must stand alone: join nothing */
+      x->w = (struct hb_walked){0, 0, 0};
+      x->remember = 1;
+      hb_walk_verify(&x->u, &x->c, m, &l->scratch, &x->w, &x->v);
+      if (HB_LIKELY(x->v.end != HB_WALK_LIMIT)) return;
+    }
+  }
+  hb_stack_whole(t, frame, uc, list, x);
 }
 
 /* Stack of a hook: `frame` is the wrapper's __builtin_frame_address(0), so its return address is certain. Our own
  * frames are left out. signal-safe, under t->busy */
-static void hb_stack_hook_in(struct hb_tls *t, const void *frame, struct hb_stack_taken *x, struct hb_memory *m) {
-  struct hb_range stack = {t->stack_lo, t->stack_hi};
-#if !HB_RA_SAVED /* each frame record says where the caller's stack begins */
-  const uintptr_t *f = frame;
-  while (hb_is_self(f[1]) && hb_in(stack, f[0]) && !(f[0] & 7) && f[0] > (uintptr_t)f && f[0] <= stack.hi - 16) /* called by ourselves */
-    f = (const uintptr_t *)f[0];
-  frame = f;
-#endif
-  hb_cursor_hook(&x->c, frame, stack);
-  hb_stack_take(t, x, m);
+HB_INLINE void hb_stack_hook_in(struct hb_tls *t, const void *frame, struct hb_stack_taken *x, struct hb_memory *m) {
+  hb_stack_take(t, frame, NULL, x, m);
 }
 
 HB_INLINE void hb_stack_hook(struct hb_tls *t, const void *frame, struct hb_stack_taken *x) {
@@ -163,9 +174,8 @@ HB_INLINE void hb_stack_hook(struct hb_tls *t, const void *frame, struct hb_stac
 }
 
 /* Stack of interrupted code; `uc` is the handler's third argument. signal-safe, under t->busy */
-static void hb_stack_signal(struct hb_tls *t, const void *uc, struct hb_stack_taken *x) {
-  hb_cursor_signal(&x->c, uc, (struct hb_range){t->stack_lo, t->stack_hi});
-  hb_stack_take(t, x, &t->local->last);
+HB_INLINE void hb_stack_signal(struct hb_tls *t, const void *uc, struct hb_stack_taken *x) {
+  hb_stack_take(t, NULL, uc, x, &t->local->last);
 }
 
 #endif

@@ -164,6 +164,33 @@ HB_INLINE int hb_in(struct hb_range r, uintptr_t p) { return p - r.lo < r.hi - r
 /* Code may be there, as far as an address tells. */
 HB_INLINE int hb_code_like(uintptr_t pc) { return pc - 0x10000 < ((uintptr_t)1 << HB_VA_BITS) - 0x10000; }
 
+typedef int16_t hb_v8 __attribute__((vector_size(16)));
+typedef int16_t hb_v8_at __attribute__((vector_size(16), aligned(2), may_alias));
+typedef uint64_t hb_v8_sum __attribute__((vector_size(16)));
+
+/* How many of n ascending numbers are <= low; `room` of them may be read. Eight at a time, since each step of a search by halves waits
+ * for the one before. (In a table that nobody compiled they may not ascend: then it is any number up to n.) signal-safe */
+HB_INLINE uint32_t hb_count_upto(const uint16_t *p, uint32_t n, uint32_t room, uint16_t low) {
+  const uint16_t *q = p;
+  while (n > 32 || (n > 1 && n + 7 > room)) {
+    uint32_t half = n / 2;
+    int above = q[half] > low;
+    q = above ? q : q + half;
+    room -= above ? 0 : half;
+    n = above ? half : n - half;
+  }
+  if (HB_UNLIKELY(n + 7 > room)) return (uint32_t)(q - p) + (n && q[0] <= low);
+  hb_v8 lane = {0, 1, 2, 3, 4, 5, 6, 7}, above = {0}, upto = above + (int16_t)low, end = above + (int16_t)n, count = {0};
+  for (uint32_t i = 0; i < n; i += 8) {
+    hb_v8 v = *(const hb_v8_at *)(q + i);
+    above = (v > upto) | (lane >= end);
+    count += above + 1;
+    lane += 8;
+  }
+  hb_v8_sum sums = (hb_v8_sum)count;
+  return (uint32_t)(q - p) + (uint32_t)((sums[0] + sums[1]) * 0x0001000100010001ull >> 48);
+}
+
 /* The rule of an ELF virtual address by number, -1 when there is none. signal-safe */
 HB_INLINE int64_t hb_table_row(const struct hb_table_head *h, uint64_t vaddr) {
   const char *b = (const char *)h;
@@ -173,20 +200,9 @@ HB_INLINE int64_t hb_table_row(const struct hb_table_head *h, uint64_t vaddr) {
   uint32_t first = index[0], next = index[1], n = next - first;
   if (first > next || next > h->rows) return -1;
   uint16_t low = (uint16_t)(off & ((1u << HB_BUCKET_BITS) - 1));
-  const uint16_t *p = (const uint16_t *)(b + h->pcs_off) + first;
-  uint32_t row;
-  if (!n || p[0] > low) { /* the last row of an earlier KiB reaches here */
-    if (!first) return -1;
-    row = first - 1;
-  } else {
-    const uint16_t *q = p;
-    while (n > 1) {
-      uint32_t half = n / 2;
-      q = q[half] <= low ? q + half : q;
-      n -= half;
-    }
-    row = first + (uint32_t)(q - p);
-  }
+  /* with none of its own, the last row of an earlier KiB reaches here */
+  uint32_t row = first + hb_count_upto((const uint16_t *)(b + h->pcs_off) + first, n, h->rows - first, low) - 1;
+  if (HB_UNLIKELY(row >= h->rows)) return -1; /* nor is there an earlier one */
   uint32_t id = ((const uint16_t *)(b + h->ids_off))[row];
   return id < h->rules ? (int64_t)id : -1;
 }
@@ -219,6 +235,17 @@ HB_INLINE _Atomic uint64_t *hb_rule_slot(struct hb_rules *r, uintptr_t ra) {
   return &r->word[ra & (HB_RULE_WORDS - 1)];
 }
 
+/* A packed rule as it is remembered. From SP on, all that such a step reads lies in the frame that the rule itself describes, so
+ * that a walk has only the frame's end to compare with the stack's (hb_step_fast); a rule that does not keep to that, as tables
+ * that nobody compiled may have, takes the slow step. */
+HB_INLINE uint32_t hb_word_trusted(uint32_t word) {
+  uint32_t kind = word & 7, cfa = word & HB_WORD_CFA, fp = word >> HB_WORD_FP_SHIFT;
+  if (kind != HB_WORD_SP && kind != HB_WORD_FP) return word;
+  int inside = kind == HB_WORD_FP || (cfa >= 8 && 8 * fp <= cfa);
+  int saved = !HB_RA_SAVED || fp >= 2; /* the return address lies behind FP, below the CFA */
+  return inside && saved && fp != HB_WORD_FP_FP ? word : HB_WORD_SLOW;
+}
+
 /* Remember the packed rule for a return address. */
 HB_INLINE void hb_rule_keep(struct hb_rules *r, uintptr_t ra, uint32_t word) {
   if (r && !(ra >> 47)) hb_store_relaxed(hb_rule_slot(r, ra), (uint64_t)(ra >> HB_RULE_BITS) << 27 | word);
@@ -238,15 +265,24 @@ static HB_NOINLINE uint32_t hb_rule_find(const struct hb_unwind *u, uintptr_t pc
   return id < 0 ? HB_WORD_NONE : ((const uint32_t *)((const char *)h + h->words_off))[id] & HB_WORD_MASK;
 }
 
-/* The packed rule for a return address. signal-safe */
-HB_INLINE uint32_t hb_rule_word(const struct hb_unwind *u, struct hb_rules *rules, uintptr_t ra) {
-  if (HB_LIKELY(rules != NULL)) {
-    uint64_t v = hb_load_relaxed(hb_rule_slot(rules, ra));
-    if (HB_LIKELY(v >> 27 == ra >> HB_RULE_BITS)) return (uint32_t)v & HB_WORD_MASK;
-  }
-  uint32_t word = hb_rule_find(u, ra - 1);
-  if (word & 7) hb_rule_keep(rules, ra, word);
+/* Is the packed rule for a return address remembered? signal-safe */
+HB_INLINE int hb_rule_known(struct hb_rules *rules, uintptr_t ra, uint64_t *word) {
+  if (HB_UNLIKELY(!rules)) return 0;
+  *word = hb_load_relaxed(hb_rule_slot(rules, ra));
+  return *word >> 27 == ra >> HB_RULE_BITS;
+}
+
+/* The packed rule for a return address that was not met of late, which is remembered. signal-safe */
+static HB_NOINLINE uint32_t hb_rule_learn(const struct hb_unwind *u, uintptr_t ra) {
+  uint32_t word = hb_word_trusted(hb_rule_find(u, ra - 1));
+  if (word & 7) hb_rule_keep(u->rules, ra, word);
   return word;
+}
+
+/* The packed rule for a return address. signal-safe */
+HB_INLINE uint32_t hb_rule_word(const struct hb_unwind *u, uintptr_t ra) {
+  uint64_t word;
+  return hb_rule_known(u->rules, ra, &word) ? (uint32_t)word & HB_WORD_MASK : hb_rule_learn(u, ra);
 }
 
 /* Forget rules of another generation. Wiped first, then labelled: a handler in between wipes again. signal-safe */
@@ -412,7 +448,7 @@ static enum hb_walk_end hb_step_unknown(const struct hb_unwind *u, struct hb_cur
 /* A step of any kind. On HB_WALK_ON the cursor is at the caller, else where it was. signal-safe */
 static HB_NOINLINE enum hb_walk_end hb_step_slow(const struct hb_unwind *u, struct hb_cursor *c) {
   uintptr_t at = c->pc - !c->exact, cfa, v = 0;
-  uint32_t word = c->exact ? hb_rule_find(u, at) : hb_rule_word(u, u->rules, c->pc);
+  uint32_t word = c->exact ? hb_rule_find(u, at) : hb_rule_word(u, c->pc);
   struct hb_rule r = {.kind = HB_RULE_NONE};
   c->bp_slot = c->extra = 0;
   c->plain = 0;
@@ -471,35 +507,28 @@ static HB_NOINLINE enum hb_walk_end hb_step_slow(const struct hb_unwind *u, stru
   return hb_step_to(c, cfa - 8, bp, HB_PC_TABLE);
 }
 
-/* The usual step, from a return address and by the packed rule alone: CFA from sp or bp, everything inside the
- * stack. 0: take the slow one, nothing has changed. signal-safe */
-HB_INLINE int hb_step_fast(const struct hb_unwind *u, struct hb_rules *rules, uintptr_t *pc, uintptr_t *sp,
-                           uintptr_t *bp, uintptr_t hi, uintptr_t *bp_slot) {
-  uint32_t word = hb_rule_word(u, rules, *pc), kind = word & 7, fp = word >> HB_WORD_FP_SHIFT;
-  uintptr_t cfa;
-  if (HB_LIKELY(kind == HB_WORD_SP))
-    cfa = *sp;
-  else if (HB_LIKELY(kind == HB_WORD_FP))
-    cfa = *bp;
-  else
-    return 0;
-  cfa += word & HB_WORD_CFA;
-  uintptr_t room = hi - *sp; /* hi >= sp always; room == 0 leaves no cfa that passes */
-  if (HB_UNLIKELY(cfa & 7 || cfa - *sp > room || cfa - *sp < 8)) return 0;
-  uintptr_t caller = *bp, slot = 0;
-  if (fp) {
-    slot = HB_LIKELY(fp != HB_WORD_FP_FP) ? cfa - 8 * (uintptr_t)fp : *bp;
-    if (HB_UNLIKELY(slot & 7 || slot - *sp > room - 8)) return 0;
-    caller = *(const uintptr_t *)slot;
+/* The usual step, from a return address and by its packed rule alone (bits above HB_WORD_MASK do not matter): CFA from sp or bp,
+ * everything inside the stack. sp is aligned and not above hi, and so it is left. *slot: where bp was read from, 0 for nowhere. 0:
+ * take the slow step, nothing has changed. What it costs is the way from one return address to the next: two loads, the rule's and
+ * the return address's, each waiting for the other. signal-safe */
+HB_INLINE int hb_step_fast(uint64_t word, uintptr_t *pc, uintptr_t *sp, uintptr_t *bp, uintptr_t hi, uintptr_t *slot) {
+  uintptr_t back = word >> (HB_WORD_FP_SHIFT - 3) & 8 * 0xfffull, cfa = word & HB_WORD_CFA, room = hi - *sp;
+  if (HB_LIKELY((word & 7) == HB_WORD_SP)) {
+    if (HB_UNLIKELY(cfa > room)) return 0;
+    cfa += *sp;
+  } else {
+    cfa += *bp;
+    uintptr_t frame = cfa - *sp;
+    if (HB_UNLIKELY((word & 7) != HB_WORD_FP || cfa & 7 || frame < 8 || frame > room || frame < back)) return 0;
   }
 #if HB_RA_SAVED
-  if (!slot || fp == HB_WORD_FP_FP || slot - *sp > room - 16) return 0;
-  uintptr_t ra = hb_strip(*(const uintptr_t *)(slot + 8));
+  uintptr_t ra = hb_strip(*(const uintptr_t *)(cfa - back + 8)), caller = *(const uintptr_t *)(cfa - back);
 #else
-  uintptr_t ra = *(const uintptr_t *)(cfa - 8);
+  uintptr_t ra = *(const uintptr_t *)(cfa - 8), caller = *bp;
+  if (back) caller = *(const uintptr_t *)(cfa - back);
 #endif
   if (HB_UNLIKELY(!hb_code_like(ra))) return 0;
-  *bp_slot = slot;
+  *slot = back ? cfa - back : 0;
   *bp = caller;
   *sp = cfa;
   *pc = ra;
@@ -550,7 +579,9 @@ static enum hb_walk_end hb_walk_table(const struct hb_unwind *u, struct hb_curso
   for (uint32_t steps = 0; steps < HB_WALK_STEPS; steps++) {
     uintptr_t at;
     uint32_t how = HB_PC_TABLE;
-    if (HB_LIKELY(!exact && hb_step_fast(u, rules, &pc, &sp, &bp, hi, &slot))) {
+    uint64_t word;
+    if (HB_UNLIKELY(!hb_rule_known(rules, pc, &word))) word = exact ? HB_WORD_NONE : hb_rule_learn(u, pc);
+    if (HB_LIKELY(!exact && !(sp & 7) && hb_step_fast(word, &pc, &sp, &bp, hi, &slot))) {
       at = sp - 8;
     } else {
       c->pc = pc, c->sp = sp, c->bp = bp, c->exact = exact;

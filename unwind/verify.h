@@ -76,6 +76,7 @@ struct hb_verified {
   uint32_t joined; /* frames of the memory, from the root, that the stack begins with */
   uint32_t n;      /* frames in scratch */
   uint32_t reads;  /* words in scratch */
+  uint32_t odd;    /* some step was not by hb_step_fast */
   enum hb_walk_end end; /* HB_WALK_JOINED, or why the whole walk ended */
 };
 
@@ -114,6 +115,20 @@ HB_INLINE int hb_memory_holds(const struct hb_memory *m, uint32_t j) {
   return !(differ | differ2);
 }
 
+/* Is the frame at these registers one of the memory's, with all that leads on from it as it was? *reach, the frames that can still
+ * be joined, becomes the frame's number + 1. signal-safe */
+HB_INLINE int hb_memory_meets(const struct hb_memory *m, uint32_t *reach, uintptr_t pc, uintptr_t bp, uintptr_t at, uintptr_t hi) {
+  uint32_t n = *reach;
+  while (n && m->f[n - 1].at < at) n--;
+  *reach = n;
+  if (!n) return 0;
+  const struct hb_kept *f = &m->f[n - 1];
+  if (f->at != at || (f->pc & HB_PC_BITS) != pc || f->pc >> HB_PC_SHIFT == HB_PC_EXACT || f->bp != bp || m->hi != hi) return 0;
+  if (HB_LIKELY(hb_memory_holds(m, n - 1))) return 1;
+  *reach = hb_memory_differs(m, n - 1);
+  return 0;
+}
+
 /* Walk from the cursor's frame, which is added as the leaf, into scratch. The memory does not change until
  * hb_memory_keep. signal-safe */
 static void hb_walk_verify(const struct hb_unwind *u, struct hb_cursor *c, const struct hb_memory *m,
@@ -124,79 +139,111 @@ static void hb_walk_verify(const struct hb_unwind *u, struct hb_cursor *c, const
   if (rules) hb_rules_renew(rules, u->modules);
   uint64_t generation = u->modules ? u->modules->generation : 0;
   /* what can still be joined: frames [0, reach) */
-  uint32_t reach = m->generation == generation && m->solid <= m->depth ? m->solid : 0, n = 0;
+  uint32_t reach = m->generation == generation && m->solid <= m->depth ? m->solid : 0;
+  struct hb_kept *k = scratch->f, *const k_end = k + HB_MAX_FRAMES;
   struct hb_read *read = scratch->read, *const full = read + HB_MAX_READS;
   uintptr_t pc = c->pc, sp = c->sp, bp = c->bp, hi = c->hi, at = c->at, slot;
-  uint32_t exact = c->exact, how = c->how;
+  uint32_t exact = c->exact, odd = 0, ended = 0;
+  uint64_t how = c->how; /* 64 bits: gcc would store 32 of them and load 64, which waits for the store */
   v->joined = 0;
-  for (;;) {
-    while (reach && m->f[reach - 1].at < at) reach--;
-    if (reach && m->f[reach - 1].at == at && !exact) {
-      const struct hb_kept *f = &m->f[reach - 1];
-      if ((f->pc & HB_PC_BITS) == pc && f->pc >> HB_PC_SHIFT != HB_PC_EXACT && f->bp == bp && m->hi == hi) {
-        if (HB_LIKELY(hb_memory_holds(m, reach - 1))) {
-          v->joined = reach;
-          end = HB_WALK_JOINED;
-          break;
-        }
-        reach = hb_memory_differs(m, reach - 1);
-      }
+  for (;; k++) {
+    if (reach && !exact && hb_memory_meets(m, &reach, pc, bp, at, hi)) {
+      v->joined = reach;
+      end = HB_WALK_JOINED;
+      break;
     }
-    if (HB_UNLIKELY(n == HB_MAX_FRAMES)) break;
-    struct hb_kept *k = &scratch->f[n++];
+    if (HB_UNLIKELY(k == k_end)) break;
     k->pc = hb_pc(how, pc);
     k->at = at;
     k->bp = bp;
-    uint32_t reads = exact ? HB_NOT_PLAIN : 0;
-    int again;
-    do {
-      if (HB_LIKELY(!exact && hb_step_fast(u, rules, &pc, &sp, &bp, hi, &slot))) {
+    if (HB_LIKELY(!exact && !(sp & 7))) {
+      /* Usual steps, one after the other, until a frame looks like the remembered one at its place; without calls, so that all of it
+       * stays in registers. */
+      const struct hb_kept *seen = m->f + reach;
+      uintptr_t place = reach ? (--seen)->at : UINTPTR_MAX;
+      enum { SLOW, LEARN, ARRIVED } then;
+      uint64_t word;
+      for (;;) {
+        then = LEARN;
+        if (HB_UNLIKELY(!hb_rule_known(rules, pc, &word))) break;
+      step:
+        then = SLOW;
+        uintptr_t to_pc = pc, to_sp = sp, to_bp = bp;
+        if (HB_UNLIKELY(!hb_step_fast(word, &to_pc, &to_sp, &to_bp, hi, &slot) || hb_in(self, to_pc) || read >= full)) break;
+        read->at = slot;
+        read->value = to_bp;
+        if (HB_RA_SAVED) read[1] = (struct hb_read){slot + 8, *(const uint64_t *)(slot + 8)};
+        k->reads = HB_RA_SAVED ? 2 : slot != 0;
+        read += k->reads;
+        pc = to_pc, sp = to_sp, bp = to_bp, at = sp - 8;
+        then = ARRIVED;
+        while (at > place) place = seen > m->f ? (--seen)->at : UINTPTR_MAX;
+        if (at == place && seen->bp == bp && (seen->pc & HB_PC_BITS) == pc) break;
+        if (HB_UNLIKELY(k + 1 == k_end)) break;
+        k++;
+        k->pc = hb_pc(HB_PC_TABLE, pc);
+        k->at = at;
+        k->bp = bp;
+      }
+      if (HB_UNLIKELY(then == LEARN)) {
+        word = hb_rule_learn(u, pc);
+        goto step;
+      }
+      if (HB_LIKELY(then == ARRIVED)) {
         how = HB_PC_TABLE;
-        at = sp - 8;
-        if (slot && !reads && HB_LIKELY(read < full)) {
-          *read++ = (struct hb_read){slot, bp};
-          reads = 1;
-          if (HB_RA_SAVED) *read++ = (struct hb_read){slot + 8, *(const uint64_t *)(slot + 8)}, reads = 2;
-        } else if (slot && !reads) {
-          reads = HB_NOT_PLAIN;
+        continue;
+      }
+    }
+    uint32_t reads = exact ? HB_NOT_PLAIN : 0;
+    odd = 1;
+    for (;;) {
+      if (!exact && !(sp & 7) && hb_step_fast(hb_rule_word(u, pc), &pc, &sp, &bp, hi, &slot)) {
+        how = HB_PC_TABLE, at = sp - 8;
+        if (slot && read >= full) reads = HB_NOT_PLAIN;
+        if (!reads && slot) {
+          read[reads++] = (struct hb_read){slot, bp};
+          if (HB_RA_SAVED) read[reads++] = (struct hb_read){slot + 8, *(const uint64_t *)(slot + 8)};
         }
       } else {
         c->pc = pc, c->sp = sp, c->bp = bp, c->exact = exact;
         c->end_at = 0;
-        end = hb_step_slow(u, c);
-        if (end != HB_WALK_ON) {
+        enum hb_walk_end stepped = hb_step_slow(u, c);
+        if (stepped != HB_WALK_ON) {
+          end = stepped;
+          ended = 1;
           if (end != HB_WALK_OUTERMOST || c->extra || c->bp_slot) reads = HB_NOT_PLAIN;
-          k->reads = reads;
-          goto out;
+          break;
         }
-        end = HB_WALK_LIMIT;
         if (!c->plain) reads = HB_NOT_PLAIN;
         pc = c->pc, sp = c->sp, bp = c->bp, hi = c->hi, exact = c->exact, how = c->how, at = c->at;
         if (HB_UNLIKELY(read >= full) && (c->bp_slot || c->extra)) reads = HB_NOT_PLAIN;
         if (!reads && c->bp_slot) read[reads++] = (struct hb_read){c->bp_slot, bp};
         if (reads != HB_NOT_PLAIN && c->extra) read[reads++] = (struct hb_read){c->extra, *(const uint64_t *)c->extra};
+      }
+      if (HB_LIKELY(!hb_in(self, pc))) {
         if (reads != HB_NOT_PLAIN) read += reads;
+        break;
       }
-      again = 0;
-      if (HB_UNLIKELY(hb_in(self, pc))) {
-        if (hb_in(u->stop, pc)) {
-          end = HB_WALK_STOP;
-          c->end_at = at;
-          k->reads = reads;
-          goto out;
-        }
-        if (reads != HB_NOT_PLAIN) read -= reads; /* a frame is left out: this step is no step */
-        reads = HB_NOT_PLAIN;
-        again = 1;
+      if (hb_in(u->stop, pc)) {
+        if (reads != HB_NOT_PLAIN) read += reads;
+        end = HB_WALK_STOP;
+        ended = 1;
+        c->end_at = at;
+        break;
       }
-    } while (HB_UNLIKELY(again));
+      reads = HB_NOT_PLAIN; /* a frame is left out: this step is no step */
+    }
     k->reads = reads;
+    if (ended) {
+      k++;
+      break;
+    }
   }
-out:
-  c->pc = pc, c->sp = sp, c->bp = bp, c->exact = exact, c->hi = hi, c->how = how;
-  v->n = n;
+  c->pc = pc, c->sp = sp, c->bp = bp, c->exact = exact, c->hi = hi, c->how = (uint32_t)how;
+  v->odd = odd;
+  v->n = (uint32_t)(k - scratch->f);
   v->reads = (uint32_t)(read - scratch->read);
-  w->n = v->joined + n;
+  w->n = v->joined + v->n;
   if (HB_LIKELY(end == HB_WALK_JOINED)) {
     if (c->guessed || m->end_guessed || m->guessed < v->joined - 1) w->flags |= HB_STACK_GUESSED;
   } else {
@@ -227,6 +274,20 @@ static void hb_memory_keep(struct hb_memory *m, const struct hb_unwind *u, const
     if (c->end_at) m->end = (struct hb_read){c->end_at, *(const uint64_t *)c->end_at}; /* the walk read it there */
   }
   const struct hb_read *read = scratch->read + v->reads;
+  if (HB_LIKELY(base && !v->odd && reads + v->reads <= HB_MAX_READS)) { /* the same in short */
+    struct hb_kept *f = &m->f[base];
+    for (const struct hb_kept *s = scratch->f + v->n; s-- > scratch->f; f++) {
+      reads += s->reads;
+      *f = (struct hb_kept){s->pc, s->at, s->bp, reads};
+    }
+    struct hb_read *to = &m->read[reads];
+    for (const struct hb_read *r = scratch->read; r < read; r++) *--to = *r;
+    m->guessed = guessed;
+    m->solid = depth;
+    hb_compiler_barrier();
+    m->depth = depth;
+    return;
+  }
   int fits = 1; /* there was room for every word so far */
   for (uint32_t i = base; i < depth; i++) {
     const struct hb_kept *s = &scratch->f[depth - 1 - i];

@@ -10,6 +10,8 @@ static int hb_thread_ready(struct hb_tls *t) {
   return 1;
 }
 
+static uint64_t joined; /* of the verified walks */
+
 extern char etext[] __attribute__((visibility("hidden")));
 
 /* Stack bounds of the calling thread, and where the vDSO is. Returns 0 when all is ready. */
@@ -47,12 +49,33 @@ HB_EXPORT void side_tables(const void *region, uint64_t bytes) {
   hb_self()->need_full = 1;
 }
 
-/* The walk alone. Returns the number of frames. */
+/* A walk that meets no remembered stack. Returns the number of frames. */
 HB_EXPORT HB_NOINLINE uint32_t side_walk(void) {
   struct hb_tls *t = hb_self();
   struct hb_stack_taken x;
+  t->local->last.solid = 0;
   hb_stack_hook(t, HB_FRAME, &x);
   return x.w.n;
+}
+
+/* A walk until the last stack is met, which is proved to lead on as it did, and what was new remembered. */
+HB_EXPORT HB_NOINLINE uint32_t side_verify(void) {
+  struct hb_tls *t = hb_self();
+  struct hb_stack_taken x;
+  t->need_full = 0;
+  hb_stack_hook(t, HB_FRAME, &x);
+  if (x.remember) hb_memory_keep(&t->local->last, &x.u, &x.c, &t->local->scratch, &x.v);
+  joined += x.v.end == HB_WALK_JOINED;
+  return x.w.n;
+}
+HB_EXPORT uint64_t side_joined(void) { return joined; }
+
+/* Forget the rules of the return addresses of the walk before, and nothing else; by side_walk's frames. */
+HB_EXPORT HB_NOINLINE void side_forget(uint32_t frames) {
+  struct hb_local *l = hb_self()->local;
+  for (uint32_t i = 0; i < frames && i < HB_MAX_FRAMES; i++)
+    hb_store_relaxed(hb_rule_slot(&l->rules, l->scratch.f[i].pc & HB_PC_BITS), 0);
+  l->rules.last = NULL;
 }
 
 /* What a hook with something to say does: gate passed, walk, clock, delta, record into the ring. */
@@ -86,4 +109,8 @@ HB_EXPORT void side_unused(void) {
   (void)hb_sample_hook;
   (void)hb_emit_interval;
   (void)hb_emit_release;
+  (void)hb_emit_unwound;
+  (void)hb_sample_inside;
+  (void)hb_points_begin;
+  (void)hb_objects_visit;
 }

@@ -1,6 +1,6 @@
 /* step.c: preloaded, single-steps the program it is in and walks the stack at every instruction; each walk must
  * equal the shadow stack, which calls and returns keep. The shadow of a stretch begins as libgcc's unwinder sees
- * the stack. Usage: HBTEST_DIR, HBTEST_STEPS in all, HBTEST_STRETCH steps at a time, HBTEST_EVERY µs of CPU. The
+ * the stack, where that is the truth: not while libgcc throws. Usage: HBTEST_DIR, HBTEST_STEPS in all, HBTEST_STRETCH steps at a time, HBTEST_EVERY µs of CPU. The
  * result goes to HBTEST_DIR/result. */
 #include "inside.h"
 
@@ -17,7 +17,7 @@ static struct hb_rules rules;
 static struct hb_memory memory;
 static struct hb_taken scratch;
 static long steps, limit, stretch, left, equal, differ, deep, starts, starts_differ, every, maxdepth, joined, kept_solid, verify_differ,
-    throwing, throwing_equal, cut, ends[16];
+    throwing, throwing_equal, both_wrong, starts_throwing, cut, ends[16];
 static volatile int on;
 static uintptr_t last_pc, last_sp;
 static pid_t self;
@@ -70,6 +70,29 @@ static void note(uintptr_t pc, uintptr_t got, uintptr_t want, int end, uint32_t 
   }
 }
 
+/* At the end of a throw libgcc overwrites its own frame's return address and saved registers, to "return" to the handler: where the
+ * stack leads is then a matter of opinion, also to its own backtrace(), which goes on from the handler with the wrong stack pointer. */
+static int throws_at(uintptr_t pc, uintptr_t ra, uintptr_t ra2) { return hb_in(unwinder, pc) || hb_in(unwinder, ra) || hb_in(unwinder, ra2); }
+
+/* Does libgcc see the stack as frames[0 .. total) has it? *i: where not, and *pc what it sees there. */
+static int libgcc_agrees(uintptr_t leaf, uint64_t total, int *i, uintptr_t *pc) {
+  static void *truth[4000];
+  int n = backtrace(truth, 4000), k = 0;
+  while (k < n && truth[k] != (void *)leaf) k++;
+  n -= k;
+  if (total > HB_MAX_FRAMES) return 0;
+  for (*i = 0; *i < (int)total || *i < n; ++*i) {
+    *pc = *i < n ? (uintptr_t)truth[k + *i] : 0;
+    if (*i >= (int)total || *pc != (frames[*i].pc & HB_PC_BITS)) return 0;
+  }
+  return 1;
+}
+
+static void again(void) {
+  struct itimerval t = {{0, 0}, {every / 1000000, every % 1000000}};
+  setitimer(ITIMER_PROF, &t, NULL);
+}
+
 static void trap(int sig, siginfo_t *si, void *ctx) {
   (void)sig, (void)si;
   greg_t *g = ((ucontext_t *)ctx)->uc_mcontext.gregs;
@@ -96,11 +119,8 @@ static void trap(int sig, siginfo_t *si, void *ctx) {
   if (w.flags & HB_STACK_CUT) cut++;
   uint32_t n = total > HB_MAX_FRAMES ? HB_LEAF_FRAMES : (uint32_t)total, k = 1;
   if (total > HB_MAX_FRAMES) deep++;
-  /* At the end of a throw libgcc overwrites its own frame's return address and saved registers, to "return" to the
-   * handler: where the stack leads is then a matter of opinion. Counted apart. */
-  int throws = 0;
-  for (uint32_t i = 0; i < 3 && i <= top; i++) throws |= hb_in(unwinder, i ? shadow[top - i].ra : pc);
-  throwing += throws;
+  int throws = throws_at(pc, top > 0 ? shadow[top - 1].ra : 0, top > 1 ? shadow[top - 2].ra : 0);
+  throwing += throws; /* counted apart */
   int same = total == (uint64_t)top + 1;
   while (same && k < n && (frames[k].pc & HB_PC_BITS) == shadow[top - k].ra && frames[k].at == shadow[top - k].slot) k++;
   if (same && k == n) {
@@ -109,6 +129,9 @@ static void trap(int sig, siginfo_t *si, void *ctx) {
     if (total <= HB_MAX_FRAMES) verify(ctx, n);
   } else {
     differ++;
+    int i;
+    uintptr_t seen;
+    both_wrong += throws && libgcc_agrees(pc, total, &i, &seen);
     for (k = 1; k < n && k <= top && (frames[k].pc & HB_PC_BITS) == shadow[top - k].ra; k++) {}
     note((uintptr_t)(frames[k - 1].pc & HB_PC_BITS), k < n ? (uintptr_t)(frames[k].pc & HB_PC_BITS) : 0,
          k <= top ? shadow[top - k].ra : 0, (int)end, k - 1);
@@ -116,9 +139,25 @@ static void trap(int sig, siginfo_t *si, void *ctx) {
   if (--left <= 0 || steps >= limit) {
     on = 0;
     g[REG_EFL] &= ~0x100;
-    struct itimerval t = {{0, 0}, {every / 1000000, every % 1000000}};
-    if (steps < limit) setitimer(ITIMER_PROF, &t, NULL);
+    if (steps < limit) again();
   }
+}
+
+/* Is the walk's stack the truth that a stretch can begin with? */
+static int may_start(uintptr_t pc, uint64_t total, enum hb_walk_end end) {
+  int i;
+  uintptr_t seen = 0;
+  starts++;
+  if (throws_at(pc, total > 1 ? frames[1].pc & HB_PC_BITS : 0, total > 2 ? frames[2].pc & HB_PC_BITS : 0)) {
+    starts_throwing++;
+    return 0;
+  }
+  if (libgcc_agrees(pc, total, &i, &seen)) return 1;
+  starts_differ++;
+  if (total <= HB_MAX_FRAMES)
+    note(i ? (uintptr_t)(frames[i - 1].pc & HB_PC_BITS) : 0, i < (int)total ? (uintptr_t)(frames[i].pc & HB_PC_BITS) : 0, seen,
+         100 + (int)end, (uint32_t)i);
+  return 0;
 }
 
 static void start(int sig, siginfo_t *si, void *ctx) {
@@ -126,34 +165,13 @@ static void start(int sig, siginfo_t *si, void *ctx) {
   int e = errno;
   greg_t *g = ((ucontext_t *)ctx)->uc_mcontext.gregs;
   uintptr_t sp = (uintptr_t)g[REG_RSP];
-  struct hb_range stack = test_main_stack();
-  if (syscall(SYS_gettid) != self || !hb_in(stack, sp)) { /* another thread: next time */
-    struct itimerval t = {{0, 0}, {every / 1000000, every % 1000000}};
-    setitimer(ITIMER_PROF, &t, NULL);
-    errno = e;
-    return;
-  }
   struct hb_walked w;
   enum hb_walk_end end;
-  uint64_t total = walk(ctx, &w, &end);
-  static void *truth[4000];
-  int n = backtrace(truth, 4000), k = 0;
-  while (k < n && truth[k] != (void *)g[REG_RIP]) k++;
-  starts++;
-  int same = total <= HB_MAX_FRAMES && n - k == (int)total;
-  for (int i = 0; same && i < (int)total; i++) same = (uintptr_t)truth[k + i] == (frames[i].pc & HB_PC_BITS);
-  if (!same) { /* no truth to start from: counted, tried again */
-    starts_differ++;
-    if (total <= HB_MAX_FRAMES)
-      for (int i = 0; i < (int)total || i < n - k; i++) {
-        uintptr_t a = i < (int)total ? (uintptr_t)(frames[i].pc & HB_PC_BITS) : 0, b = i < n - k ? (uintptr_t)truth[k + i] : 0;
-        if (a != b) {
-          note(i ? (uintptr_t)(frames[i - 1].pc & HB_PC_BITS) : 0, a, b, 100 + (int)end, (uint32_t)i);
-          break;
-        }
-      }
-    struct itimerval t = {{0, 0}, {every / 1000000, every % 1000000}};
-    setitimer(ITIMER_PROF, &t, NULL);
+  uint64_t total = 0;
+  /* another thread, or no truth to start from: tried again */
+  if (syscall(SYS_gettid) == self && hb_in(test_main_stack(), sp)) total = walk(ctx, &w, &end);
+  if (!total || !may_start((uintptr_t)g[REG_RIP], total, end)) {
+    again();
     errno = e;
     return;
   }
@@ -187,9 +205,9 @@ __attribute__((destructor)) static void finish(void) {
   FILE *f = fopen(path, "w");
   if (!f) return;
   fprintf(f, "steps %ld\nequal %ld\ndiffer %ld\ndeep %ld\nstarts %ld\nstarts_differ %ld\nmaxdepth %ld\njoined %ld\nsolid %ld\n"
-          "verify_differ %ld\ncut %ld\nthrowing %ld\nthrowing_equal %ld\n",
+          "verify_differ %ld\ncut %ld\nthrowing %ld\nthrowing_equal %ld\nthrowing_both_wrong %ld\nstarts_throwing %ld\n",
           steps, equal, differ, deep, starts, starts_differ, maxdepth, joined, kept_solid, verify_differ, cut, throwing,
-          throwing_equal);
+          throwing_equal, both_wrong, starts_throwing);
   for (int k = 0; k < 64 && bad[k].n; k++) {
     fprintf(f, "bad %ld end %d frame %u at ", bad[k].n, bad[k].end, bad[k].frame);
     where(f, bad[k].pc);
@@ -230,8 +248,7 @@ __attribute__((visibility("default"))) void hbtest_begin(void) {
   sigaction(SIGTRAP, &a, NULL);
   a.sa_sigaction = start;
   sigaction(SIGPROF, &a, NULL);
-  struct itimerval t = {{0, 0}, {every / 1000000, every % 1000000}};
-  setitimer(ITIMER_PROF, &t, NULL);
+  again();
 }
 
 __attribute__((constructor)) static void load(void) {
