@@ -4,7 +4,9 @@ package symbols
 //
 // A stub jumps through a GOT slot (ff 25 disp32), or, in the .plt of a program with IBT, pushes the index of its
 // relocation (68 imm32). The slot's relocation names the symbol. The linker's forms differ in padding and
-// prefixes only, so that looking for these opcodes inside each stub finds all of them.
+// prefixes only, so that looking for these opcodes inside each stub finds all of them. Where the relocation has no symbol but a
+// resolver that chooses an implementation as the program starts (IFUNC within one object, as libc calls its own memcpy), the symbol
+// at the resolver's address does.
 
 import (
 	"bytes"
@@ -24,8 +26,9 @@ func (t *symtab) addPLT(im *image) {
 	if im.elf.Machine != elf.EM_X86_64 || im.elf.Class != elf.ELFCLASS64 {
 		return
 	}
-	slots := map[uint64]gotSymbol{} // by address of the GOT slot
-	var jumps []gotSymbol           // by index in .rela.plt
+	slots := map[uint64]gotSymbol{}     // by address of the GOT slot
+	resolvers := map[uint64]gotSymbol{} // by address of an IFUNC's resolver; nil: not found yet
+	var jumps []gotSymbol               // by index in .rela.plt
 	tables := 0
 	for _, s := range im.elf.Sections {
 		if s.Type != elf.SHT_RELA || s.Flags&elf.SHF_ALLOC == 0 {
@@ -36,8 +39,11 @@ func (t *symtab) addPLT(im *image) {
 		}
 		isPLT := s.Name == ".rela.plt"
 		relocSymbols(im, s, func(slot uint64, g gotSymbol) {
-			if g.strs != nil {
+			if g.strs != nil || g.resolver != 0 {
 				slots[slot] = g
+			}
+			if g.resolver != 0 {
+				resolvers[g.resolver] = gotSymbol{}
 			}
 			if isPLT {
 				jumps = append(jumps, g)
@@ -47,24 +53,25 @@ func (t *symtab) addPLT(im *image) {
 	if len(slots) == 0 {
 		return
 	}
+	t.nameResolvers(resolvers)
 	var ranges []span
 	var names []string
 	add := func(lo, hi uint64, g gotSymbol) {
+		if g.resolver != 0 {
+			g = resolvers[g.resolver]
+		}
 		if name := cstring(g.strs, uint64(g.name), maxStubName); name != "" && len(names) < maxStubs {
 			ranges = append(ranges, span{lo, hi, int32(len(names))})
 			names = append(names, name+"@plt")
 		}
 	}
 	for _, s := range im.elf.Sections {
-		step := 16
-		switch s.Name {
-		case ".plt", ".plt.sec":
-		case ".plt.got":
-			if s.Entsize == 8 {
-				step = 8
-			}
-		default:
+		if s.Name != ".plt" && s.Name != ".plt.sec" && s.Name != ".plt.got" {
 			continue
+		}
+		step := 16
+		if s.Entsize == 8 || s.Entsize == 0 && s.Addralign == 8 { // a static program's: they lead to IFUNCs alone
+			step = 8
 		}
 		code, err := im.contents(s)
 		if err != nil {
@@ -91,8 +98,29 @@ func (t *symtab) addPLT(im *image) {
 
 // gotSymbol is the symbol of a GOT slot: its name's offset into a string table. strs is nil where there is none.
 type gotSymbol struct {
-	strs []byte
-	name uint32
+	strs     []byte
+	name     uint32
+	resolver uint64 // instead of a symbol: the address of what chooses the function; 0: none
+}
+
+// nameResolvers finds the IFUNC at each address, of several the one that seal would choose.
+func (t *symtab) nameResolvers(at map[uint64]gotSymbol) {
+	if len(at) == 0 {
+		return
+	}
+	best := map[uint64]*symbol{}
+	for i := range t.syms {
+		s := &t.syms[i]
+		if _, wanted := at[s.lo]; !wanted || !s.ifunc {
+			continue
+		}
+		if b := best[s.lo]; b == nil || t.compareAliases(b, s) < 0 {
+			best[s.lo] = s
+		}
+	}
+	for a, s := range best {
+		at[a] = gotSymbol{strs: t.tabs[s.tab], name: s.name}
+	}
 }
 
 // relocSymbols calls f for every relocation of s, with a symbol for those that fill GOT slots.
@@ -122,7 +150,9 @@ func relocSymbols(im *image, s *elf.Section, f func(slot uint64, g gotSymbol)) {
 		var g gotSymbol
 		typ, sym := elf.R_X86_64(uint32(info)), info>>32
 		if (typ == elf.R_X86_64_JMP_SLOT || typ == elf.R_X86_64_GLOB_DAT) && (sym+1)*24 <= uint64(len(syms)) {
-			g = gotSymbol{strs, le.Uint32(syms[sym*24:])}
+			g = gotSymbol{strs: strs, name: le.Uint32(syms[sym*24:])}
+		} else if typ == elf.R_X86_64_IRELATIVE {
+			g = gotSymbol{resolver: le.Uint64(rela[16:])}
 		}
 		f(slot, g)
 	}

@@ -29,6 +29,7 @@ type symbol struct {
 	underscore uint8 // leading underscores
 	typed      bool  // STT_FUNC or IFUNC, not a bare label
 	sized      bool
+	ifunc      bool // lo is what chooses the function
 }
 
 // symtab names addresses of one module. Symbols of several tables are added, then seal builds the index.
@@ -124,7 +125,7 @@ func (t *symtab) addSection(im *image, s *elf.Section) error {
 		if len(name) == 0 || !typed && (name[0] == '$' || bytes.HasPrefix(name, []byte(".L"))) {
 			return true
 		}
-		y := symbol{lo: e.value, hi: e.value + e.size, name: e.name, nameLen: uint32(len(name)), tab: tab, typed: typed, sized: e.size > 0}
+		y := symbol{lo: e.value, hi: e.value + e.size, name: e.name, nameLen: uint32(len(name)), tab: tab, typed: typed, sized: e.size > 0, ifunc: typ == sttGNUIfunc}
 		if !y.sized {
 			y.hi = sec.Addr + sec.Size // shortened by seal
 		}
@@ -189,27 +190,32 @@ func (t *symtab) seal() {
 			s.hi = min(s.hi, bounds[k])
 		}
 	}
-	boolCmp := func(a, b bool) int {
-		switch {
-		case a == b:
-			return 0
-		case b:
-			return -1
-		}
-		return 1
-	}
 	slices.SortFunc(t.syms, func(a, b symbol) int {
-		if c := cmp.Or(boolCmp(a.sized, b.sized), boolCmp(a.typed, b.typed), cmp.Compare(a.lo, b.lo),
-			cmp.Compare(a.bind, b.bind), cmp.Compare(b.underscore, a.underscore), cmp.Compare(b.nameLen, a.nameLen)); c != 0 {
-			return c
-		}
-		return bytes.Compare(prefix(t.tabs[b.tab], b.name), prefix(t.tabs[a.tab], a.name))
+		return cmp.Or(boolCmp(a.sized, b.sized), boolCmp(a.typed, b.typed), cmp.Compare(a.lo, b.lo), t.compareAliases(&a, &b))
 	})
 	spans := make([]span, len(t.syms))
 	for i, s := range t.syms {
 		spans[i] = span{s.lo, s.hi, int32(i)}
 	}
 	t.at = flatten(spans)
+}
+
+func boolCmp(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// compareAliases says which of two symbols of one address is to name it: it is the greater one.
+func (t *symtab) compareAliases(a, b *symbol) int {
+	if c := cmp.Or(cmp.Compare(a.bind, b.bind), cmp.Compare(b.underscore, a.underscore), cmp.Compare(b.nameLen, a.nameLen)); c != 0 {
+		return c
+	}
+	return bytes.Compare(prefix(t.tabs[b.tab], b.name), prefix(t.tabs[a.tab], a.name))
 }
 
 // prefix returns the name at off of a string table, or the part of it that ranking looks at: names that overlap in

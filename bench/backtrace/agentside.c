@@ -3,6 +3,7 @@
 /* agentside: the agent's own walk, delta and ring, built as the agent is, on a ring in private memory that a
  * benchmark empties. The functions measured are those of unwind/ and concurrentring/, not copies. */
 #define _GNU_SOURCE /* dl_phdr_info, in agent/elf.h */
+#include "agent/real.h" /* names of hooks */
 #include "agent/emit.h"
 
 static int hb_thread_ready(struct hb_tls *t) {
