@@ -391,7 +391,7 @@ func (r *Resolver) openMain(m trace.Module) *image {
 		}
 	}
 	if !filepath.IsAbs(path) {
-		r.note("module %s: not a file", m.Path)
+		r.note("module %s: not a file: its path is relative", m.Path)
 		return nil
 	}
 	if deleted && m.BuildID == "" {

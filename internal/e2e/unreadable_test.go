@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hbtrace/hbtrace/internal/testprog"
+)
+
+// TestUnreadableProgram: an ordinary user may run a program that he may not read. It is recorded; its addresses are kept, without a
+// name (nor a wrong one), its libraries have theirs, and one line says why.
+func TestUnreadableProgram(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to be somebody else")
+	}
+	dir, err := os.MkdirTemp("", "hbtrace-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	out, program := filepath.Join(dir, "out"), filepath.Join(dir, "secret")
+	code, err := os.ReadFile(demo(t))
+	if err == nil {
+		err = os.WriteFile(program, code, 0o600)
+	}
+	if err == nil {
+		err = os.Chmod(program, 0o111)
+	}
+	if err == nil {
+		err = os.Mkdir(out, 0o700)
+	}
+	if err == nil {
+		err = os.Chown(out, 65534, 65534)
+	}
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
+	env := []string{"PATH=/usr/bin:/bin", "HOME=" + out}
+	s := startAt(t, filepath.Join(out, "rec"), testprog.Command{Args: []string{program, "2"}, Env: env, Dir: out, Cred: nobody}, "-F", "499")
+	res := s.finish(t)
+	if res.Status() != 0 || !strings.HasPrefix(string(res.Stdout), "served ") {
+		t.Fatalf("as nobody: %v", res)
+	}
+	files, err := filepath.Glob(filepath.Join(out, "rec*.hbt"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("recordings: %v (%v)", files, err)
+	}
+	report := func(more ...string) string {
+		cmd := exec.Command(testprog.Hbtrace(t), append(append([]string{"report"}, more...), files[0])...)
+		cmd.Env = env
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody}
+		b, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("report %v: %v\n%s", more, err, b)
+		}
+		return string(b)
+	}
+	text, doubts := report(), report("--storage")
+	if !strings.Contains(text, "secret+0x") {
+		t.Errorf("no address of the program in\n%s", text)
+	}
+	for _, name := range []string{"plate_order", "main.", "panic", "goroutine"} {
+		if strings.Contains(text, name) {
+			t.Errorf("%q in\n%s", name, text)
+		}
+	}
+	if why := fmt.Sprintf("open %s: permission denied", program); strings.Count(strings.Join(strings.Fields(doubts), " "), why) != 1 {
+		t.Errorf("want %q once in\n%s", why, doubts)
+	}
+}
