@@ -87,7 +87,9 @@ func beside(bin, dir string, rounds int) error {
 		for _, d := range costs[i].cpu {
 			lo, hi = min(lo, d), max(hi, d)
 		}
-		each := func(d time.Duration) time.Duration { return (d / time.Duration(max(x.of, 1))).Round(10 * time.Nanosecond) }
+		each := func(d time.Duration) time.Duration {
+			return (d / time.Duration(max(x.of, 1))).Round(10 * time.Nanosecond)
+		}
 		fmt.Printf("%-30s %24s %24s %12s\n", x.what, fmt.Sprintf("%v to %v", lo.Round(time.Millisecond), hi.Round(time.Millisecond)),
 			fmt.Sprintf("%v to %v", each(lo), each(hi)), size(costs[i].bytes))
 	}
