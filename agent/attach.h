@@ -103,6 +103,21 @@ static void hb_modules_announce(struct hb_tls *t) {
   hb_end(t);
 }
 
+/* What a program used before it was recorded: the kernel's exec, the loader, constructors that ran before ours. Not a sample of it but all of
+ * it, and the collector takes off what the image before it had used (an exec keeps the CPU clock). init only */
+static void hb_emit_exec(struct hb_tls *t, uint64_t cpu_ns) {
+  if (!hb.cpu_period_ns || !hb_load_relaxed(&hb.header->recording) || !hb_begin(t)) return;
+  if (!t->announced) hb_announce(t);
+  struct hb_rec_sample r;
+  memset(&r, 0, sizeof r);
+  hb_rec_init(&r.rec, HB_REC_SAMPLE, HB_HOOK_execve, 0, hb_now_ns());
+  r.kind = HB_SAMPLE_PERIODIC;
+  r.cpu_ns = r.weight_ns = cpu_ns;
+  r.stack.flags = HB_STACK_NONE;
+  hb_put(t, &r.rec, sizeof r, NULL, 0);
+  hb_end(t);
+}
+
 /* ---- the segment ---- */
 
 struct hb_iovec {

@@ -156,21 +156,6 @@ static void hb_emit_cpu(struct hb_tls *t, uint32_t hook, uint64_t run, const voi
   hb_emit_any(t, HB_SAMPLE_PERIODIC, hook, run, uc, frame, rec_flags, cpu_ns, weight_ns);
 }
 
-/* What a program used before it was recorded: the kernel's exec, the loader, constructors that ran before ours. Not a sample of it but all of
- * it, and the collector takes off what the image before it had used (an exec keeps the CPU clock). init only */
-static void hb_emit_exec(struct hb_tls *t, uint64_t cpu_ns) {
-  if (!hb.cpu_period_ns || !hb_load_relaxed(&hb.header->recording) || !hb_begin(t)) return;
-  if (!t->announced) hb_announce(t);
-  struct hb_rec_sample r;
-  memset(&r, 0, sizeof r);
-  hb_rec_init(&r.rec, HB_REC_SAMPLE, HB_HOOK_execve, 0, hb_now_ns());
-  r.kind = HB_SAMPLE_PERIODIC;
-  r.cpu_ns = r.weight_ns = cpu_ns;
-  r.stack.flags = HB_STACK_NONE;
-  hb_put(t, &r.rec, sizeof r, NULL, 0);
-  hb_end(t);
-}
-
 /* The sampler asked for a sample. Inside our own section it is taken when that ends (hb_deferred). One that is taken
  * at a call's entry instead (HB_RECF_CONSUMED) is for the timeline only: the entry itself sees to the CPU time. signal-safe */
 static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame,

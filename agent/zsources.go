@@ -46,7 +46,7 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "69ce64073b1888732c7f4f6daacd60d1b8fa1b8c1231ee3ff09520491cb80506",
+	sourcesSHA256: "61701a1e5f6663738ec19c6949d331331ff3ee847bb22b23c6397876dd93210d",
 	objectsSHA256: map[string]string{
 		"agent/hbagent_linux_amd64.so": "a1b80b7205466e2b9820879d6b54ffebf13e370ac47d59428d125efbd62c93a1",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",

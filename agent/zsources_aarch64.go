@@ -44,7 +44,7 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "4b1e27982a3eb073c721597c89c68b5b5e87a2331850fb99764873a70be10f10",
+	sourcesSHA256: "4b1f6ca61b3d575b3cf7016cdbfec8aaaea95a58d357a2f6725c576fd178a7ab",
 	objectsSHA256: map[string]string{
 		"agent/hbagent_linux_arm64.so": "8a900cdcbaa632886cb6670a35f08ae9b8cbd277ef86a5fd7c16ad1053bbfafc",
 	},

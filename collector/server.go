@@ -113,10 +113,12 @@ func (s *server) serve(c *net.UnixConn) (a attachment, err error) {
 	if cred.Pid <= 0 {
 		return a, errors.New("a process asked for the session from a pid namespace that cannot be seen from here: run hbtrace outside of it")
 	}
-	// The peer waits for our message, so it lives now; that it answers later says that it did.
-	if a.id, err = pin(int(cred.Pid)); err != nil {
+	// The peer waits for our message, so it lives while this is read.
+	a.id, err = identify(int(cred.Pid))
+	if err != nil {
 		return a, err
 	}
+	a.cmdline, a.exe = describe(a.id.pid)
 	defer func() {
 		if err != nil {
 			a.id.close()
@@ -150,10 +152,6 @@ func (s *server) serve(c *net.UnixConn) (a attachment, err error) {
 	if s.tables != nil {
 		a.mapped = s.tables.mapped(a.id.pid)
 	}
-	if err := a.id.learn(); err != nil {
-		return a, err
-	}
-	a.cmdline, a.exe = describe(a.id.pid)
 	buf := make([]byte, segment.ReadyBytes+1)
 	n, err := c.Read(buf)
 	if err != nil || n == 0 {

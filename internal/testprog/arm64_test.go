@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hbtrace/hbtrace/agent/freshness"
 	"github.com/hbtrace/hbtrace/internal/validate"
@@ -184,6 +185,7 @@ func checkArm64(t *testing.T, src *tracefile.Reader) {
 	type key struct{ hook, stack string }
 	seen := map[key]int{}
 	var allocs, whole, inChild, unwound, napped int
+	var firstWhole, lastOther trace.Ns
 	edges := map[string]int{}
 	if err := src.Events(func(e *trace.Event) error {
 		th := src.Threads()[e.Thread-1]
@@ -203,8 +205,10 @@ func checkArm64(t *testing.T, src *tracefile.Reader) {
 			rest = strings.TrimRight(rest, "- ")                                // and what calls main, and a thread's function
 			ok := stack[0] == "compare" && (rest == "sorts p_main" || rest == "sorts"+strings.Repeat(" deeper", 21)+" worker")
 			if ok && !guessed && e.Flags&(trace.FlagStackCut|trace.FlagStackGuessed|trace.FlagStackOmitted|trace.FlagNoStack) == 0 {
-				whole++
-			} else if allocs-whole < 4 {
+				if whole++; firstWhole == 0 || e.Time < firstWhole {
+					firstWhole = e.Time
+				}
+			} else if lastOther = max(lastOther, e.Time); allocs-whole < 4 {
 				t.Logf("allocation by %v, guessed %v, flags %x", stack, guessed, e.Flags)
 			}
 			if th.Proc == child.ID {
@@ -227,8 +231,10 @@ func checkArm64(t *testing.T, src *tracefile.Reader) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if allocs < 100 || whole != allocs || inChild == 0 {
-		t.Errorf("%d of %d stacks below qsort are whole, %d in the child", whole, allocs, inChild)
+	// A program waits 60 ms for its tables: on a busy machine the first stacks are without them, and said to be guessed.
+	if allocs < 100 || whole < 50 || inChild == 0 || lastOther > firstWhole+100e6 {
+		t.Errorf("%d of %d stacks below qsort are whole, %d in the child; the last that is not is of %v after the first that is",
+			whole, allocs, inChild, time.Duration(lastOther-firstWhole))
 	}
 	for _, k := range []key{{"nanosleep", "nap"}, {"pthread_mutex_lock", "holds"}, {"pthread_cond_wait", "waits"}, {"epoll_wait", "polls"},
 		{"futex_wait", "futex_waiter"}, {"nanosleep", "cancelled"}, {"read", "jumps"}, {"pthread_join", "p_main"}, {"waitpid", "p_main"}} {
