@@ -240,6 +240,8 @@ func (t *thread) noteEnter(e *trace.Event) {
 	if e.Kind == trace.KindEnter && e.Stack != 0 {
 		const stackFlags = trace.FlagStackCut | trace.FlagStackGuessed | trace.FlagStackOmitted
 		t.enter = enter{hook: e.Hook, time: e.Time, stack: e.Stack, flags: e.Flags & stackFlags, leaf: t.leaf}
+	} else if e.Kind == trace.KindCPU && e.Flags&trace.FlagLate != 0 && e.Stack == t.enter.stack {
+		return // work before the same call, counted at its entry
 	} else if e.Stack != 0 && t.enter.stack != 0 {
 		t.enter = enter{}
 	}

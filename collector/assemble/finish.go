@@ -285,6 +285,9 @@ func (a *Assembler) FinishOpen(now trace.Ns) {
 	a.Flush()
 }
 
+// lateTicks is how late the sampler's ticks are taken to be at most.
+const lateTicks = 4
+
 // open delivers an interval for what a thread was in when it was last looked at.
 func (a *Assembler) open(t *thread, now trace.Ns) {
 	f := t.final
@@ -315,7 +318,16 @@ func (a *Assembler) open(t *thread, now trace.Ns) {
 	if n := t.enter; n.stack != 0 && n.hook == hook.ID && n.time >= e.Start && n.leaf == f.pc {
 		e.Start, e.Stack, e.Same = n.time, n.stack, uint32(len(t.stack))
 		e.Flags |= n.flags
-	} else if pc := f.pc; pc != 0 && pc>>segment.PCShift == 0 {
+		if e.Start < now {
+			a.emit(t, &e)
+		}
+		return
+	}
+	if t.seen > e.Start && t.seen-e.Start < trace.Ns(lateTicks*tickNs) {
+		// What the thread recorded since that tick was before the call, where it is not so much later that a handler must have done it.
+		e.Start = t.seen
+	}
+	if pc := f.pc; pc != 0 && pc>>segment.PCShift == 0 {
 		e.Stack = a.cfg.Stacks.Push(0, a.resolve(t.proc, pc, trace.HowCaller), trace.HowCaller)
 		e.Flags |= trace.FlagStackCut
 	} else {
