@@ -150,49 +150,26 @@ type identity struct {
 	pidfd  int // 0: none. (Descriptor 0 itself is never one: the runtime sees to it that it is open.)
 }
 
-// identify pins a process that is known to live, and reads what it is.
+// identify pins a process that is known to live: the peer of a connection, which waits for us.
 func identify(pid int) (identity, error) {
-	id, err := pin(pid)
+	start, err := startTicks(pid)
 	if err != nil {
-		return id, err
+		return identity{}, fmt.Errorf("look at process %d: %w", pid, err)
 	}
-	return id, id.learn()
-}
-
-// pin holds on to a process that is known to live, such as the peer of a connection, which waits for us.
-func pin(pid int) (identity, error) {
+	id := identity{pid: pid, start: start, nested: nested(pid)}
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch {
 	case err == nil:
-		return identity{pid: pid, pidfd: fd}, nil
+		id.pidfd = fd
 	case errors.Is(err, unix.ESRCH):
 		return identity{}, fmt.Errorf("open process %d: %w", pid, err)
 	}
-	return identity{pid: pid}, nil // a kernel before 5.3, or no descriptor left
-}
-
-// learn reads what a pinned process is; what was read of its pid is its own if it still lives then. On an error id is closed.
-func (id *identity) learn() (err error) {
-	defer func() {
-		if err != nil {
-			id.close()
-		}
-	}()
-	start, err := startTicks(id.pid)
-	if err != nil {
-		return fmt.Errorf("look at process %d: %w", id.pid, err)
+	// The pidfd could be of a second owner of the pid only if the first died in between.
+	if again, err := startTicks(pid); err != nil || again != start {
+		id.close()
+		return identity{}, fmt.Errorf("process %d went away", pid)
 	}
-	id.start, id.nested = start, nested(id.pid)
-	if id.pidfd > 0 {
-		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(id.pidfd), Events: unix.POLLIN}}, 0); n > 0 || err != nil {
-			return fmt.Errorf("process %d went away", id.pid)
-		}
-		return nil
-	}
-	if again, err := startTicks(id.pid); err != nil || again != start {
-		return fmt.Errorf("process %d went away", id.pid)
-	}
-	return nil
+	return id, nil
 }
 
 func (id *identity) close() {

@@ -315,22 +315,20 @@ func (a *Assembler) open(t *thread, now trace.Ns) {
 	}
 	// An entry that was sampled since that tick began, at the same call, is this very one: the next entry of
 	// the same tick would not have been sampled, but stands on the same frames as far as anybody knows.
-	if n := t.enter; n.stack != 0 && n.hook == hook.ID && n.time >= e.Start && n.leaf == f.pc {
-		e.Start, e.Stack, e.Same = n.time, n.stack, uint32(len(t.stack))
-		e.Flags |= n.flags
-		if e.Start < now {
-			a.emit(t, &e)
-		}
-		return
-	}
-	if t.seen > e.Start && t.seen-e.Start < trace.Ns(lateTicks*tickNs) {
+	n := t.enter
+	sampled := n.stack != 0 && n.hook == hook.ID && n.time >= e.Start && n.leaf == f.pc
+	if !sampled && t.seen > e.Start && t.seen-e.Start < trace.Ns(lateTicks*tickNs) {
 		// What the thread recorded since that tick was before the call, where it is not so much later that a handler must have done it.
 		e.Start = t.seen
 	}
-	if pc := f.pc; pc != 0 && pc>>segment.PCShift == 0 {
+	switch pc := f.pc; {
+	case sampled:
+		e.Start, e.Stack, e.Same = n.time, n.stack, uint32(len(t.stack))
+		e.Flags |= n.flags
+	case pc != 0 && pc>>segment.PCShift == 0:
 		e.Stack = a.cfg.Stacks.Push(0, a.resolve(t.proc, pc, trace.HowCaller), trace.HowCaller)
 		e.Flags |= trace.FlagStackCut
-	} else {
+	default:
 		e.Flags |= trace.FlagNoStack
 	}
 	if e.Start >= now {

@@ -177,6 +177,53 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// TestOpenBegins: a call that a killed thread was in began when its entry was sampled, also where work before it was counted there;
+// otherwise no earlier than what the thread recorded shortly before, for the sampler may be late with its ticks; what came long after its tick
+// a handler recorded, inside.
+func TestOpenBegins(t *testing.T) {
+	const ms, tick = 1_000_000, 60
+	for name, c := range map[string]struct {
+		records func(g *agent) [][]byte
+		start   trace.Ns
+		cut     bool
+	}{
+		"entry, then work before it": {func(g *agent) [][]byte {
+			late := segment.RecSample{Kind: segment.SamplePeriodic, CPUNs: 1400, WeightNs: 400}
+			enter := g.sample(segment.SampleEnter, hooks.Read, 61*ms, 0, pcs(0x10, 0x20))
+			late.Rec = g.rec(segment.RecTypeSample, 0, 61*ms+2000)
+			late.Rec.Flags = segment.RecFlagConsumed
+			late.Stack, _ = g.delta(pcs(0x10, 0x20), noLimit)
+			return [][]byte{enter, record(&late, segment.RecSampleBytes, nil)}
+		}, 61 * ms, false},
+		"work shortly before": {func(g *agent) [][]byte {
+			return [][]byte{g.sample(segment.SamplePeriodic, 0, 61*ms, 1400, pcs(0x10, 0x30))}
+		}, 61 * ms, true},
+		"a handler long after": {func(g *agent) [][]byte {
+			return [][]byte{g.sample(segment.SamplePeriodic, 0, 80*ms, 1400, pcs(0x10, 0x30))}
+		}, tick * ms, true},
+	} {
+		s := newSegment(t)
+		slotProc(s, 0, 1, 10, 1, 10, 0, 0, 1, "/bin/app")
+		x := slotThread(s, 0, 1, 1, 10, 2)
+		k := newKit(t, Config{Segment: s})
+		g := newAgent(1, 1)
+		k.put(append([][]byte{g.thread(2)}, c.records(g)...)...)
+		x.State.Store(segment.StateBlocked)
+		x.InHook.Store(uint32(hooks.Read))
+		x.InTick.Store(tick)
+		x.InPC.Store(0x20)
+		x.Seq.Store(g.seq)
+		k.EndPass()
+		k.ProcGone(1, 100*ms)
+		for range 8 {
+			k.EndPass()
+		}
+		if open := k.one(trace.KindCall); open.Start != c.start || open.Time != 100*ms || (open.Flags&trace.FlagStackCut != 0) != c.cut {
+			t.Errorf("%s: %+v, want it to begin at %d", name, open, c.start)
+		}
+	}
+}
+
 // TestExitRecordLost: a thread that freed its slot while its process lives has exited, whatever became of its
 // last record; what its slot said of it is over.
 func TestExitRecordLost(t *testing.T) {
