@@ -29,6 +29,7 @@ func TestSanitized(t *testing.T) {
 		{"hostile", "address,undefined", []string{"walk", "tables", "points"}},
 		{"rules", "address,undefined", []string{""}},
 		{"flight", "address,undefined", []string{""}},
+		{"arrival", "address,undefined", []string{""}},
 		{"live", "address,undefined", []string{""}},
 		{"live", "thread", []string{""}},
 	} {

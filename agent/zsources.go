@@ -32,6 +32,7 @@ var madeAMD64 = made{
 		"hooks/stdio.h",
 		"hooks/table.h",
 		"hooks/wait.h",
+		"sampler/arrival.h",
 		"sampler/flight.h",
 		"sampler/handler.h",
 		"sampler/mask.h",
@@ -46,9 +47,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "61701a1e5f6663738ec19c6949d331331ff3ee847bb22b23c6397876dd93210d",
+	sourcesSHA256: "5ca2df8e6a2ca1d1e78d3c6428d92d29b5623da221ddb693a801594decb4d7d0",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "a1b80b7205466e2b9820879d6b54ffebf13e370ac47d59428d125efbd62c93a1",
+		"agent/hbagent_linux_amd64.so": "634b90e8175dad00af8cdc697cccd9323a9aa34f1d0be720dace861f5a9382f0",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

@@ -30,6 +30,7 @@ var madeARM64 = made{
 		"hooks/stdio.h",
 		"hooks/table.h",
 		"hooks/wait.h",
+		"sampler/arrival.h",
 		"sampler/flight.h",
 		"sampler/handler.h",
 		"sampler/mask.h",
@@ -44,8 +45,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "4b1f6ca61b3d575b3cf7016cdbfec8aaaea95a58d357a2f6725c576fd178a7ab",
+	sourcesSHA256: "1bf53a352db270b600db6dacecf05d2b6bfa03c9d49cf9fe23eace50d29bf59a",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "8a900cdcbaa632886cb6670a35f08ae9b8cbd277ef86a5fd7c16ad1053bbfafc",
+		"agent/hbagent_linux_arm64.so": "617dcab9e246ee2d4e9091a2aa3e530c9a8d0e5d5581851074aa19f186444b02",
 	},
 }

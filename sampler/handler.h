@@ -13,7 +13,7 @@
 #define HB_HANDLER_H
 
 #include "agent/thread.h"
-#include "sampler/flight.h"
+#include "sampler/arrival.h"
 #include "syscallproxy/proxy.h"
 
 #define HB_SA_SIGINFO 4ul
@@ -41,27 +41,6 @@ static void hb_chain(int sig, struct hb_siginfo *info, void *uc) {
     ((void (*)(int))h)(sig);
 }
 
-/* What is known of how a signal that took `flight` ns (by two CPUs' clocks: may be below 0) met its thread: HB_RECF_*.
- *
- * One to another CPU is an interrupt some microseconds later, and meets its thread wherever that is then. But the kernel looks for signals
- * at the end of each system call as well, and so takes there what is still on its way: of functions that work for 100 us and read a
- * clock, one signal in ten names the clock. Only a thread that the sampler itself interrupted by waking up on its CPU is met at the end of system calls as
- * often as it is inside them. Preemption is put off to there, too, and by the same means. visualize/weigh makes of it what it can. */
-static uint32_t hb_arrived_how(const struct hb_thread *s, int64_t flight, const void *uc) {
-  uint32_t flags = hb_ucontext_after_syscall(uc) ? HB_RECF_AFTER_SYSCALL : 0u;
-  if (flight > HB_PROMPT_NS) return flags | HB_RECF_STALE;
-  uint32_t cpu = hb_load_relaxed(&s->asked_cpu);
-  return flags | (cpu && cpu == hb_cpu() + 1 ? HB_RECF_SAME_CPU : 0u);
-}
-
-/* What a sample at the place that a signal of `flight` ns met counts for, in HB_RECF_*'s place. signal-safe */
-static uint32_t hb_arrived_worth(const struct hb_tls *t, int64_t flight, uint32_t how) {
-  if (how & HB_RECF_AFTER_SYSCALL) return 0;
-  uint64_t lasted = t->cpu_bound == HB_POINT_MET ? UINT64_MAX /* left_stamp is when a sample of this run was taken */
-                                                 : hb_stamp_ns(t->left_stamp, hb_stamp());
-  return hb_flight_worth(lasted, flight > 0 ? (uint64_t)flight : 0, !(how & (HB_RECF_STALE | HB_RECF_SAME_CPU))) << HB_WORTH_SHIFT;
-}
-
 /* signal-safe; all signals are masked while it runs */
 static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
   struct hb_tls *t = hb_self();
@@ -77,10 +56,11 @@ static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
     HB_COUNT(signals_stray);
     return;
   }
-  int64_t flight = (int64_t)(hb_now_ns() - hb_load_relaxed(&s->asked_ns));
-  uint32_t ask = hb_load_relaxed(&s->ask), how = hb_arrived_how(s, flight, uc);
-  if (ask == HB_ASK_PERIODIC) how |= hb_arrived_worth(t, flight, how);
-  hb_take_sample(t, ask, 0, uc, NULL, how);
+  struct hb_arrival a;
+  hb_arrived(s, hb_ucontext_after_syscall(uc), &a);
+  uint32_t ask = hb_load_relaxed(&s->ask);
+  if (ask == HB_ASK_PERIODIC) a.how |= hb_arrived_worth(t, &a) << HB_WORTH_SHIFT;
+  hb_take_sample(t, ask, 0, uc, NULL, a.how);
   hb_store_release(&s->state, (uint32_t)HB_RUNNING);
 }
 

@@ -94,6 +94,7 @@ func (l *loop) run() {
 			wanted = (rest/l.tickNs + 1) * l.tickNs
 		}
 		wanted += l.phase()
+		l.head.RestedNs.Store(uint64(clockNs()))
 		sleepUntil(wanted)
 	}
 }

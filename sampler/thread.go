@@ -93,14 +93,19 @@ func (l *loop) look(i int, picked bool) uint64 {
 	if kind == segment.AskGap {
 		b = &t.budgets[1]
 	}
-	if !b.left(t.cpu) {
+	var known uint64 // by which its handler tells whether it is on a CPU now
+	if kind == segment.AskPeriodic || !b.left(t.cpu) {
 		if !l.readCPU(t, p) {
 			return l.lose(i, t)
 		}
 		if !b.left(t.cpu) {
 			return 1 // it has waited for a CPU rather than had one
 		}
+		if t.schedstat > 0 {
+			known = t.cpu
+		}
 	}
+	s.LookedCPUNs.Store(known)
 	if l.ask(i, proc, t, s, p, kind, looked) {
 		b.spend(t.cpu)
 	}

@@ -69,6 +69,7 @@ struct hb_header {
   uint64_t reserved0[7];
   /* -- own line; written by the sampler each tick, read by every hook -- */
   _Alignas(64) _Atomic uint64_t tick; /* CLOCK_MONOTONIC / tick_ns; 0 = not started, hooks take no samples */
+  _Atomic uint64_t rested_ns; /* CLOCK_MONOTONIC when the sampler last went to sleep */
   /* -- own line; written by the collector -- */
   _Alignas(64) _Atomic uint64_t heartbeat_ns; /* last drain; an agent whose ring is full and whose collector
                                                has been silent for HB_SILENCE_NS stops recording */
@@ -171,7 +172,8 @@ struct hb_thread {
   _Atomic uint64_t asked_ns;   /* when the signal was sent; sampler, before its CAS */
   _Atomic uint32_t asked_cpu;  /* 1 + the CPU that the sampler was on then; 0 unknown; sampler, before its CAS */
   uint32_t reserved5;
-  uint64_t reserved4[5];
+  _Atomic uint64_t looked_cpu_ns; /* its CPU time up to the kernel's last tick or switch then; 0 unknown; sampler, before its CAS */
+  uint64_t reserved4[4];
   /* -- line 1-2: identity; written at claim, immutable until the slot is freed -- */
   _Alignas(64) _Atomic uint32_t uid;
   uint32_t proc;               /* index of the process slot */
@@ -262,7 +264,7 @@ struct hb_rec {
 #define HB_RECF_STALE 32u    /* PERIODIC: the thread was not on a CPU when the signal was sent; its stack is where it was
                                 preempted */
 #define HB_RECF_AFTER_SYSCALL 2u /* PERIODIC: the signal was taken where a system call ends */
-#define HB_RECF_SAME_CPU 4u  /* PERIODIC: it was sent on the CPU that the thread was on, which it did not leave for long */
+#define HB_RECF_SAME_CPU 4u  /* PERIODIC: the sampler took the CPU from the thread, so the signal was not on its way while that ran */
 #define HB_RECF_SHARED 128u   /* interval, release: the object lies in memory that processes share */
 #define HB_RECF_ONLY 64u     /* interval of a call: nobody but `releaser` can have ended it */
 #define HB_RECF_ALONE 16u    /* PERIODIC, consumed: the sample before it lies in this run of work, which was too short for

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "543fd09f5ff9d70902aa3fcd95b76c66e0fd6b4fe6573155af0ae64690545efe"
+const layoutSHA256 = "50a309ea6517e2b9805624d25741484d1a89e07aa3ad01b39f1adbaaabb92cc5"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -133,7 +133,8 @@ type Header struct {
 	Reserved0        [7]atomic.Uint64
 	_                [40]byte
 	Tick             atomic.Uint64
-	_                [56]byte
+	RestedNs         atomic.Uint64
+	_                [48]byte
 	HeartbeatNs      atomic.Uint64
 	Recording        atomic.Uint32
 	_                [52]byte
@@ -180,7 +181,8 @@ type Thread struct {
 	AskedNs       atomic.Uint64
 	AskedCPU      atomic.Uint32
 	Reserved5     atomic.Uint32
-	Reserved4     [5]atomic.Uint64
+	LookedCPUNs   atomic.Uint64
+	Reserved4     [4]atomic.Uint64
 	UID           atomic.Uint32
 	Proc          atomic.Uint32
 	ProcUID       atomic.Uint32
@@ -836,6 +838,8 @@ var (
 	_ = [unsafe.Sizeof(Header{}.Reserved0) - 56]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Header{}.Tick) - 256]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Header{}.Tick) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.RestedNs) - 264]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Header{}.RestedNs) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Header{}.HeartbeatNs) - 320]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Header{}.HeartbeatNs) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Header{}.Recording) - 328]struct{}{} == [0]struct{}{}
@@ -908,8 +912,10 @@ var (
 	_ = [unsafe.Sizeof(Thread{}.AskedCPU) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.Reserved5) - 20]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Thread{}.Reserved5) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Thread{}.Reserved4) - 24]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Thread{}.Reserved4) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Thread{}.LookedCPUNs) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Thread{}.LookedCPUNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Thread{}.Reserved4) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Thread{}.Reserved4) - 32]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.UID) - 64]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Thread{}.UID) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.Proc) - 68]struct{}{} == [0]struct{}{}

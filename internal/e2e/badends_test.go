@@ -151,21 +151,28 @@ func TestFullDisk(t *testing.T) {
 	t.Logf("stderr: %s; complete: %v", bytes.TrimSpace(res.Stderr), r.Stats().Complete)
 }
 
-func TestOrdinaryUser(t *testing.T) {
+// ordinaryUser is somebody without privileges, and a folder of his that he can reach; the test is skipped where it has no right to be him.
+func ordinaryUser(t *testing.T) (dir string, who *syscall.Credential) {
+	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("runs as an ordinary user already")
+		t.Skip("needs root, to be somebody else")
 	}
-	dir, err := os.MkdirTemp("", "hbtrace-e2e-")
+	dir, err := os.MkdirTemp("", "hbtrace-e2e-") // not below t.TempDir(), which is root's alone
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
-	if err := os.Chown(dir, 65534, 65534); err != nil {
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	const nobody = 65534
+	if err := os.Chown(dir, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"PATH=/usr/bin:/bin", "HOME=/nonexistent"}
-	s := startAt(t, filepath.Join(dir, "rec"), testprog.Command{Args: []string{demo(t), "1.5"}, Env: env, Dir: dir,
-		Cred: &syscall.Credential{Uid: 65534, Gid: 65534, NoSetGroups: false}}, "-F", "499")
+	return dir, &syscall.Credential{Uid: nobody, Gid: nobody}
+}
+
+func TestOrdinaryUser(t *testing.T) {
+	dir, nobody := ordinaryUser(t)
+	s := startAt(t, filepath.Join(dir, "rec"), testprog.Command{Args: []string{demo(t), "1.5"}, Env: []string{"PATH=/usr/bin:/bin", "HOME=/nonexistent"},
+		Dir: dir, Cred: nobody}, "-F", "499")
 	res := s.finish(t)
 	if res.Status() != 0 || !bytes.HasPrefix(res.Stdout, []byte("served ")) {
 		t.Errorf("as nobody: %v", res)

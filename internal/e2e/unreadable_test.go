@@ -15,15 +15,8 @@ import (
 // TestUnreadableProgram: an ordinary user may run a program that he may not read. It is recorded; its addresses are kept, without a
 // name (nor a wrong one), its libraries have theirs, and one line says why.
 func TestUnreadableProgram(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to be somebody else")
-	}
-	dir, err := os.MkdirTemp("", "hbtrace-e2e-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	out, program := filepath.Join(dir, "out"), filepath.Join(dir, "secret")
+	dir, nobody := ordinaryUser(t)
+	program := filepath.Join(dir, "secret")
 	code, err := os.ReadFile(demo(t))
 	if err == nil {
 		err = os.WriteFile(program, code, 0o600)
@@ -31,26 +24,16 @@ func TestUnreadableProgram(t *testing.T) {
 	if err == nil {
 		err = os.Chmod(program, 0o111)
 	}
-	if err == nil {
-		err = os.Mkdir(out, 0o700)
-	}
-	if err == nil {
-		err = os.Chown(out, 65534, 65534)
-	}
-	if err == nil {
-		err = os.Chmod(dir, 0o755)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
-	env := []string{"PATH=/usr/bin:/bin", "HOME=" + out}
-	s := startAt(t, filepath.Join(out, "rec"), testprog.Command{Args: []string{program, "2"}, Env: env, Dir: out, Cred: nobody}, "-F", "499")
+	env := []string{"PATH=/usr/bin:/bin", "HOME=" + dir}
+	s := startAt(t, filepath.Join(dir, "rec"), testprog.Command{Args: []string{program, "2"}, Env: env, Dir: dir, Cred: nobody}, "-F", "499")
 	res := s.finish(t)
 	if res.Status() != 0 || !strings.HasPrefix(string(res.Stdout), "served ") {
 		t.Fatalf("as nobody: %v", res)
 	}
-	files, err := filepath.Glob(filepath.Join(out, "rec*.hbt"))
+	files, err := filepath.Glob(filepath.Join(dir, "rec*.hbt"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("recordings: %v (%v)", files, err)
 	}

@@ -89,14 +89,26 @@ type arrivals struct {
 	all Arrived
 
 	// What judge finds:
-	preempted float64 // what a preempted sample counts for beside one in time
-	inCalls   float64 // share of the time that is spent in system calls
-	inside    []Part  // the places in them
+	preempted float64                 // what a preempted sample counts for beside one in time
+	inCalls   float64                 // share of the time that is spent in system calls
+	calls     []call                  // which
+	callOf    map[trace.StackID]int32 // of places at the end of one
+}
+
+// call is a system call, by its instruction.
+type call struct {
+	own, other, any float64 // samples that met its end, sent on the thread's own processor and not; any at all
+	share           float64 // of the time
+	parts           []Part  // of that, by the samples of all threads
 }
 
 // fromOthers is how many samples from the thread's own processor those from others count for, together, in how much of the time is spent in
 // a system call: where those are few. Half of the ends that they met are taken to have been on their way, since nothing tells.
 const fromOthers = 10
+
+// fewEnds is how many samples at ends of system calls, and none elsewhere, a thread must have to speak for itself. One or two of a thread that lived
+// for two milliseconds say which system call it made, and not what it did.
+const fewEnds = 8
 
 // little is what a sample counts for that says next to nothing.
 const little = 1.0 / 1024
@@ -177,26 +189,31 @@ func (a *arrivals) systemCalls(src trace.Source) {
 	own := a.all.own + a.all.ownEnd
 	other := a.all.inTime + a.all.end - own
 	otherEnds := a.all.end - a.all.ownEnd
-	if a.all.end == 0 {
+	if a.all.end == 0 { // those of preempted threads do not tell how much of the time is spent there
 		return
 	}
-	type call struct{ own, other, share float64 }
-	calls := map[trace.Addr]*call{}
-	at := func(s *PlaceArrived) *call {
-		addr := src.Node(s.At.Stack).Addr
-		if calls[addr] == nil {
-			calls[addr] = &call{}
-		}
-		return calls[addr]
-	}
+	number := map[trace.Addr]int32{}
+	a.callOf = map[trace.StackID]int32{}
 	for i := range a.at {
-		if s := &a.at[i]; s.end > 0 {
-			k := at(s)
-			k.own += s.ownEnd
-			k.other += s.end - s.ownEnd
+		s := &a.at[i]
+		if s.end+s.poor == 0 {
+			continue
 		}
+		addr := src.Node(s.At.Stack).Addr
+		n, ok := number[addr]
+		if !ok {
+			n = int32(len(a.calls))
+			number[addr] = n
+			a.calls = append(a.calls, call{})
+		}
+		a.callOf[s.At.Stack] = n
+		k := &a.calls[n]
+		k.own += s.ownEnd
+		k.other += s.end - s.ownEnd
+		k.any += s.end + s.poor
 	}
-	for _, k := range calls {
+	for i := range a.calls {
+		k := &a.calls[i]
 		if other == 0 {
 			k.share = k.own / own
 			continue
@@ -204,20 +221,48 @@ func (a *arrivals) systemCalls(src trace.Source) {
 		most, guess := k.other/other, k.other/2/(other-otherEnds/2)
 		k.share = min(most, (k.own+fromOthers*guess)/(own+fromOthers))
 	}
-	for i := range a.at {
-		if s := &a.at[i]; s.end > 0 {
-			if k := at(s); k.share > 0 {
-				share := k.share * s.end / (k.own + k.other)
-				a.inCalls += share
-				a.inside = append(a.inside, Part{s.At, share})
-			}
-		}
+	for _, k := range a.calls {
+		a.inCalls += k.share
 	}
 	if a.all.inTime+a.all.preempted == 0 && a.inCalls > 0 {
-		for i := range a.inside {
-			a.inside[i].Share /= a.inCalls
+		for i := range a.calls {
+			a.calls[i].share /= a.inCalls
 		}
 		a.inCalls = 1
+	}
+	a.eachEnd(a, func(s *PlaceArrived, n int32, samples float64) {
+		if k := &a.calls[n]; k.share > 0 {
+			k.parts = append(k.parts, Part{s.At, k.share * samples / k.any})
+		}
+	})
+}
+
+// inside adds where a thread's time in system calls was spent. How much of it there is in each is known of all threads. From where a thread made the call its own
+// samples tell, whatever they met: those in time are of threads that are alone on the machine.
+func (a *arrivals) inside(own *arrivals, out []Part) []Part {
+	sums := make([]float64, len(a.calls))
+	if own != a {
+		own.eachEnd(a, func(_ *PlaceArrived, k int32, n float64) { sums[k] += n })
+	}
+	own.eachEnd(a, func(s *PlaceArrived, k int32, n float64) {
+		if sums[k] > 0 && a.calls[k].share > 0 {
+			out = append(out, Part{s.At, a.calls[k].share * n / sums[k]})
+		}
+	})
+	for k := range a.calls {
+		if sums[k] == 0 {
+			out = append(out, a.calls[k].parts...)
+		}
+	}
+	return out
+}
+
+// eachEnd calls f with every place where samples met the end of one of a's system calls, and their number.
+func (own *arrivals) eachEnd(a *arrivals, f func(s *PlaceArrived, call int32, n float64)) {
+	for i := range own.at {
+		if s := &own.at[i]; s.end+s.poor > 0 {
+			f(s, a.callOf[s.At.Stack], s.end+s.poor)
+		}
 	}
 }
 
@@ -282,7 +327,8 @@ type Part struct {
 
 // parts shares a thread's time out, own being what arrived in its runs. None when nothing arrived in any thread's.
 func (a *arrivals) parts(own *arrivals) []Part {
-	if len(own.at) == 0 {
+	ends := own
+	if own.all.inTime+own.all.preempted == 0 && own.all.end+own.all.poor < fewEnds {
 		own = a
 	}
 	worth := func(s *Arrived) float64 { return s.inTime + a.preempted*s.preempted + little*(s.end+s.poor) }
@@ -293,5 +339,8 @@ func (a *arrivals) parts(own *arrivals) []Part {
 			out = append(out, Part{s.At, (1 - a.inCalls) * worth(&s.Arrived) / all})
 		}
 	}
-	return append(out, a.inside...)
+	if len(a.callOf) == 0 {
+		return out
+	}
+	return a.inside(ends, out)
 }

@@ -108,6 +108,43 @@ func TestArrivalsCountForTheirWeight(t *testing.T) {
 	}
 }
 
+// TestTimeInSystemCallsIsTheThreads: how much of it there is all threads say together; from where each makes the call it says itself, by whatever its
+// signals met: of threads that wait for a processor few meet it in time.
+func TestTimeInSystemCallsIsTheThreads(t *testing.T) {
+	a := newArrivalTest(allTimeNs)
+	met := func(n int, flags trace.Flags, caller, leaf string) {
+		for range n {
+			a.Add(trace.Event{Kind: trace.KindCPU, Thread: a.thread, Time: 10, Start: 10, Count: 1, Object: 0x100, Flags: flags, Stack: a.Stack("main", caller, leaf)})
+		}
+	}
+	next := func() {
+		a.thread = a.AddThread(trace.Thread{Proc: 1})
+		a.add(1, allTimeNs, trace.FlagLate, "call")
+	}
+	met(60, sameCPU, "common", "work")
+	met(10, syscall|sameCPU, "common", "clock")
+	next()
+	met(10, sameCPU, "rare", "work")
+	met(20, syscall|sameCPU, "rare", "clock")
+	next() // met once, at the end of a call: that it does nothing else is not said
+	met(1, stale|syscall, "short", "clock")
+	table, err := Collect(a.Source(), Options{By: ByThread})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, r := range table.Rows {
+		name := func(id trace.StackID) string { return table.Frames.Frame(table.Frames.Of(id)[0].ID).Name }
+		got[name(table.Frames.Parent(r.Stack))+" "+name(r.Stack)] += 100 * float64(r.Values[CPU]) / allTimeNs
+	}
+	// Of 100 samples 30 met the end of the clock's system call. Where the short thread works the others say.
+	for name, want := range map[string]float64{"common clock": 30, "rare clock": 30, "short clock": 30, "common work": 70 + 70*6.0/7, "rare work": 70 + 70/7.0} {
+		if math.Abs(got[name]-want) > 0.3 {
+			t.Errorf("%s has %.2f %% of a thread's time, want %.2f", name, got[name], want)
+		}
+	}
+}
+
 // A difference that is spread over many instructions of a function is one of the function.
 func TestDifferenceIsSeenAtCallers(t *testing.T) {
 	a := newArrivalTest(allTimeNs)
