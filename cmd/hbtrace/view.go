@@ -118,21 +118,28 @@ func viewPerfetto(ctx context.Context, cmd *cobra.Command, src *recording, o vie
 	return server.Serve(ctx)
 }
 
-// openBrowser starts the user's browser, and says so where there is none to start: the address is printed already.
+// openBrowser starts the user's browser: of those that BROWSER lists (as xdg-open reads it), then of the usual names, the first that starts. It says so
+// where there is none to start, or when it fails: the address is printed already.
 func openBrowser(stderr io.Writer, url string) {
 	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" && os.Getenv("BROWSER") == "" {
 		fmt.Fprintln(stderr, "hbtrace: no display here: open the address yourself, or from another machine through ssh -L")
 		return
 	}
-	for _, name := range []string{os.Getenv("BROWSER"), "xdg-open", "sensible-browser", "x-www-browser"} {
+	for _, name := range append(filepath.SplitList(os.Getenv("BROWSER")), "xdg-open", "sensible-browser", "x-www-browser") {
 		if name == "" {
 			continue
 		}
 		cmd := exec.Command(name, url)
-		if cmd.Start() == nil {
-			go cmd.Wait() // reaps it; how it ends is the browser's business
-			return
+		if cmd.Start() != nil {
+			continue
 		}
+		go func() { // reaps it; xdg-open says only by its status that it found no browser
+			var status *exec.ExitError
+			if errors.As(cmd.Wait(), &status) && status.Exited() {
+				fmt.Fprintf(stderr, "hbtrace: %s ended with %v: if it showed no page, open the address yourself\n", name, status)
+			}
+		}()
+		return
 	}
 	fmt.Fprintln(stderr, "hbtrace: no browser was found: open the address yourself")
 }
