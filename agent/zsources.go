@@ -47,9 +47,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "5ca2df8e6a2ca1d1e78d3c6428d92d29b5623da221ddb693a801594decb4d7d0",
+	sourcesSHA256: "862b59a7cc1cdfc299d3b2092a18abe64208a0152ba04193647665219179450b",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "634b90e8175dad00af8cdc697cccd9323a9aa34f1d0be720dace861f5a9382f0",
+		"agent/hbagent_linux_amd64.so": "1be17c339e07e346ed5b92d76189a8d3be082cdfdbdb4744bb205caed9ba5f75",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

@@ -45,8 +45,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "1bf53a352db270b600db6dacecf05d2b6bfa03c9d49cf9fe23eace50d29bf59a",
+	sourcesSHA256: "529e3987f89704e3e3bc8bbb42c3b8ef0b051780e862815c40fc3fe10107eb0b",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "617dcab9e246ee2d4e9091a2aa3e530c9a8d0e5d5581851074aa19f186444b02",
+		"agent/hbagent_linux_arm64.so": "17a1163d386f8fbf05336547846ded2ffb8f4a2cf88853afd0716956d1c85339",
 	},
 }

@@ -5,7 +5,9 @@
 #include "sampler/flight.h"
 #include "sampler/points.h"
 
-#define HB_RESUMED_NS 20000 /* CPU time from a thread's going on to its signal's handler: 4 to 20 us there */
+/* CPU time from a thread's going on to its signal's handler there: 4 to 20 us, and up to 60 (once in a hundred times 100) after others had the CPU for long. */
+#define HB_RESUMED_NS 20000
+#define HB_RESUMED_COLD_NS 100000
 
 /* How a signal met its thread. */
 struct hb_arrival {
@@ -13,6 +15,11 @@ struct hb_arrival {
   uint64_t flight; /* ns since the sampler looked at the thread */
   int on_its_way;  /* the signal was, while the thread ran */
 };
+
+/* Of a thread that has used that much CPU time since the sampler looked at it, flight ns ago: it was not running then. signal-safe */
+static int hb_stood(uint64_t used, uint64_t flight) {
+  return (int64_t)used < HB_RESUMED_NS || (used < HB_RESUMED_COLD_NS && used + HB_RESUMED_NS < flight); /* who ran all along has used as much */
+}
 
 /* What is known of how the signal met its thread.
  *
@@ -32,7 +39,7 @@ static void hb_arrived(const struct hb_thread *s, int after_syscall, struct hb_a
   a->flight = (int64_t)(now - asked) > 0 ? now - asked : 0; /* by two CPUs' clocks */
   int prompt = a->flight <= HB_PROMPT_NS, stood = !prompt, interrupted = prompt && cpu && cpu == hb_cpu() + 1;
   if (looked_cpu) {
-    stood = (int64_t)(hb_thread_cpu_ns() - looked_cpu) < HB_RESUMED_NS;
+    stood = hb_stood(hb_thread_cpu_ns() - looked_cpu, a->flight);
     interrupted = stood && (prompt || (int64_t)(now - rested) <= HB_PROMPT_NS);
   }
   a->on_its_way = prompt && !interrupted;

@@ -38,10 +38,18 @@ static uint32_t how(int64_t ago, int64_t since, int64_t rested, int after_syscal
     }                                                                                                             \
   } while (0)
 
+/* What it used since, and how long the signal took. */
+static int stood_by_cpu_time(void) {
+  return hb_stood(10000, 15000) && hb_stood(10000, MS) && hb_stood((uint64_t)-1000, MS) && /* by another CPU's clock */
+         hb_stood(60000, MS) &&                                                         /* cold, after a long wait */
+         !hb_stood(30000, 30000) && !hb_stood(60000, 75000) && !hb_stood(200000, MS);   /* it ran */
+}
+
 int main(int argc, char **argv) {
   if (argc != 2) return 2;
   int64_t soon = -1000 * (int64_t)MS, ms = (int64_t)MS, stood = -1000 * ms, ran = 1000 * ms, unknown = INT64_MIN;
   hb.header = &header;
+  if (!stood_by_cpu_time()) return 3;
   for (long i = atol(argv[1]); i > 0; i--) {
     /* It has used CPU time since: it was running. However long the signal took, and whoever had its CPU meanwhile. */
     CHECK(soon, ran, ms, 0, 0u, 1);
