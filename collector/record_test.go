@@ -23,6 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	os.Setenv("HBTRACE_SYMBOL_CACHE", "off") // every run finds its names itself
+	os.Setenv("HBTRACE_UNWIND_CACHE", "off") // and compiles its tables
 
 	if len(os.Args) > 1 && os.Args[1] == sampler.Command {
 		os.Exit(sampler.Main(os.Args[2:]))

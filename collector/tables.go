@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hbtrace/hbtrace/collector/assemble"
+	"github.com/hbtrace/hbtrace/diskcache"
 	"github.com/hbtrace/hbtrace/symbols"
 	"github.com/hbtrace/hbtrace/unwind"
 	"golang.org/x/sys/unix"
@@ -46,6 +47,7 @@ type tables struct {
 	images map[string]*image // by what tells files apart
 	notes  *notes
 	lists  map[int][]unwind.Module // published last, by slot
+	keep   keptTables
 }
 
 // image is a mapped file's table and how its addresses are to be taken; ready is closed when both are known.
@@ -84,14 +86,16 @@ func newTables(slots int, n *notes) (t *tables, err error) {
 		unix.Munmap(mem)
 		return nil, err
 	}
-	return &tables{fd: fd, mem: mem, region: region, images: map[string]*image{}, notes: n, lists: map[int][]unwind.Module{}}, nil
+	return &tables{fd: fd, mem: mem, region: region, images: map[string]*image{}, notes: n, lists: map[int][]unwind.Module{},
+		keep: keptTables{store: tableStore(diskcache.Dir("HBTRACE_UNWIND_CACHE", "unwind"))}}, nil
 }
 
-// close gives the memory back; no method may be running or called afterwards.
+// close keeps on disk what was compiled, and gives the memory back; no method may be running or called afterwards.
 func (t *tables) close() {
 	if t == nil {
 		return
 	}
+	t.keep.save(t.mem)
 	unix.Munmap(t.mem)
 	unix.Close(t.fd)
 }
@@ -245,7 +249,7 @@ func (t *tables) compile(img *image, key string, f io.ReaderAt) error {
 	if err != nil {
 		return err
 	}
-	table, err := unwind.Compile(f)
+	table, name, err := t.keep.table(f)
 	if err != nil {
 		return err
 	}
@@ -253,6 +257,7 @@ func (t *tables) compile(img *image, key string, f io.ReaderAt) error {
 	if err != nil {
 		return err
 	}
+	t.keep.later(name, at)
 	img.loads, img.table = loads, at
 	return nil
 }

@@ -6,23 +6,16 @@ package symbols
 // of a program, whose samples fall elsewhere in the same functions, finds most of them. What is kept is named after the
 // build id and after the files that the answers came from: a debug package that is installed later begins anew.
 //
-// A file is read whole, proved by a checksum, and replaced by a new one under its name: of two processes that do so at once
-// one wins, and nobody reads half of anything. Whatever is wrong with it, it is as if it were not there.
+// A file (package diskcache) is proved by a checksum. Whatever is wrong with it, it is as if it were not there.
 
 import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
-	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/hbtrace/hbtrace/diskcache"
 	"github.com/hbtrace/hbtrace/trace"
 )
 
@@ -34,25 +27,14 @@ const (
 	maxCacheBytes   = 256 << 20 // of all files
 	cacheAfterSweep = 192 << 20
 	maxCacheRecords = 1 << 20 // of one file
-	maxCacheFiles   = 1 << 16 // that a sweep looks at
 	cacheSuffix     = ".sym"
 )
 
-// CacheDir is where answers are kept between runs: the directory that HBTRACE_SYMBOL_CACHE names, else hbtrace/symbols in
-// XDG_CACHE_HOME or ~/.cache; "" (nothing is kept) when HBTRACE_SYMBOL_CACHE is "off" or there is no such place.
-func CacheDir() string {
-	switch v := os.Getenv("HBTRACE_SYMBOL_CACHE"); v {
-	case "":
-	case "off", "0", "no":
-		return ""
-	default:
-		return v
-	}
-	base, err := os.UserCacheDir()
-	if err != nil || !filepath.IsAbs(base) {
-		return ""
-	}
-	return filepath.Join(base, "hbtrace", "symbols")
+// CacheDir is where answers are kept between runs (diskcache.Dir): HBTRACE_SYMBOL_CACHE turns it off or moves it.
+func CacheDir() string { return diskcache.Dir("HBTRACE_SYMBOL_CACHE", "symbols") }
+
+func cacheStore(dir string) diskcache.Store {
+	return diskcache.Store{Dir: dir, Suffix: cacheSuffix, MaxFile: maxCacheFile, Limit: maxCacheBytes, Kept: cacheAfterSweep}
 }
 
 // cached is one answer: these functions are at every address of [lo, hi).
@@ -64,6 +46,7 @@ type cached struct {
 
 // cacheFile is the answers for one build of a module. A nil one knows nothing and keeps nothing.
 type cacheFile struct {
+	store diskcache.Store
 	path  string
 	known []cached // by lo, disjoint
 	fresh bool     // some are not in the file
@@ -71,28 +54,16 @@ type cacheFile struct {
 
 // openCache reads what is known of a module whose files are images.
 func (r *Resolver) openCache(m *module) *cacheFile {
-	id := m.m.BuildID
-	if r.o.Cache == "" || !isBuildID(id) || len(id) < 16 {
-		return nil
-	}
 	h := crc32.NewIEEE()
 	for _, im := range m.images {
 		fmt.Fprintf(h, "%s %d %v %v\n", im.buildID, im.size, im.hasDebugInfo(), im.hasSymtab())
 	}
-	c := &cacheFile{path: filepath.Join(r.o.Cache, id[:2], fmt.Sprintf("%s-%08x%s", id[2:], h.Sum32(), cacheSuffix))}
-	f, err := openRegular(c.path)
-	if err != nil {
-		return c
+	c := &cacheFile{store: cacheStore(r.o.Cache)}
+	if c.path = c.store.Path(m.m.BuildID, fmt.Sprintf("%08x", h.Sum32())); c.path == "" {
+		return nil
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxCacheFile+1))
-	if err != nil || len(b) > maxCacheFile {
-		return c
-	}
-	c.known = decodeCache(b)
-	if len(c.known) > 0 {
-		now := time.Now()
-		_ = os.Chtimes(c.path, now, now) // sweep takes those first that were not used for long
+	if c.known = decodeCache(c.store.Read(c.path)); len(c.known) > 0 {
+		c.store.Used(c.path)
 	}
 	return c
 }
@@ -141,79 +112,7 @@ func (c *cacheFile) save() error {
 		return nil
 	}
 	c.fresh = false
-	b := encodeCache(c.known)
-	if len(b) > maxCacheFile {
-		return nil
-	}
-	dir := filepath.Dir(c.path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	// Under sudo the home can be somebody else's: files of ours would be in the way there.
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil || int(st.Uid) != os.Geteuid() {
-		return err
-	}
-	tmp, err := os.CreateTemp(dir, "new-*"+cacheSuffix)
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(b)
-	if e := tmp.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), c.path)
-	}
-	if err != nil {
-		os.Remove(tmp.Name())
-	}
-	return err
-}
-
-// sweepCache deletes what was not used for longest, when the files are more than limit bytes, until they are at most to.
-func sweepCache(dir string, limit, to int64) {
-	type file struct {
-		path string
-		size int64
-		used time.Time
-	}
-	var files []file
-	var total int64
-	subs, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	for _, s := range subs {
-		if !s.IsDir() || len(s.Name()) != 2 {
-			continue
-		}
-		entries, err := os.ReadDir(filepath.Join(dir, s.Name()))
-		if err != nil {
-			continue
-		}
-		for _, e := range entries {
-			st, err := e.Info()
-			if err != nil || !st.Mode().IsRegular() || !strings.HasSuffix(e.Name(), cacheSuffix) || len(files) >= maxCacheFiles {
-				continue
-			}
-			files = append(files, file{filepath.Join(dir, s.Name(), e.Name()), st.Size(), st.ModTime()})
-			total += st.Size()
-		}
-	}
-	if total <= limit && len(files) < maxCacheFiles {
-		return
-	}
-	slices.SortFunc(files, func(a, b file) int { return a.used.Compare(b.used) })
-	for _, f := range files {
-		if total <= to && len(files) < maxCacheFiles {
-			return
-		}
-		if os.Remove(f.path) == nil {
-			total -= f.size
-		}
-		files = files[:len(files)-1] // only their number counts from here on
-	}
+	return c.store.Write(c.path, encodeCache(c.known))
 }
 
 // encodeCache writes: magic, CRC-32 of the rest, strings, answers. Numbers are varints; addresses are differences.

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hbtrace/hbtrace/trace"
 )
@@ -183,39 +182,6 @@ func TestCacheShared(t *testing.T) {
 	}
 	if got, _ := resolveWith(t, Options{Cache: filepath.Join(dir, "file")}, file, addrs); !slices.EqualFunc(got, want, slices.Equal[[]trace.SymFrame]) {
 		t.Error("other names where nothing can be kept")
-	}
-}
-
-func TestSweep(t *testing.T) {
-	dir := t.TempDir()
-	now := time.Now()
-	for i, name := range []string{"old", "middle", "new"} {
-		p := filepath.Join(dir, "ab", name+cacheSuffix)
-		mkdirFor(t, p)
-		if err := os.WriteFile(p, make([]byte, 1000), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(p, now, now.Add(time.Duration(i-10)*time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	sweepCache(dir, 3000, 1000)
-	if n := len(cacheFiles(t, dir)); n != 3 {
-		t.Errorf("%d files, want all 3: they are no more than the limit", n)
-	}
-	sweepCache(dir, 2999, 1500)
-	if f := cacheFiles(t, dir); len(f) != 1 || filepath.Base(f[0]) != "new"+cacheSuffix {
-		t.Errorf("left %q, want the newest", f)
-	}
-}
-
-func TestCacheDir(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", "/x")
-	for v, want := range map[string]string{"": "/x/hbtrace/symbols", "off": "", "0": "", "/elsewhere": "/elsewhere"} {
-		t.Setenv("HBTRACE_SYMBOL_CACHE", v)
-		if got := CacheDir(); got != want {
-			t.Errorf("HBTRACE_SYMBOL_CACHE=%q: %q, want %q", v, got, want)
-		}
 	}
 }
 

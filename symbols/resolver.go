@@ -203,7 +203,7 @@ func (r *Resolver) Close() error {
 		m.mu.Unlock()
 	}
 	if r.saved.Swap(false) {
-		sweepCache(r.o.Cache, maxCacheBytes, cacheAfterSweep)
+		cacheStore(r.o.Cache).Sweep()
 	}
 	return errors.Join(errs...)
 }

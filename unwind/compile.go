@@ -44,9 +44,53 @@ type Stats struct {
 	Source     string // section that was compiled
 }
 
-// Compile makes the unwind table of an ELF file: from .eh_frame, or from .debug_frame where there is none. It
-// takes the program headers' word where section headers are missing. Nothing of the file is trusted: time and
-// memory are linear in its size, and what cannot be used is counted in Stats.
+// Input is all of a file that its unwind table depends on, read once: two equal ones have the same table.
+type Input struct {
+	m         *machine
+	text      []span // executable segments
+	textBytes uint64
+	from      section
+	name      string // of the section
+}
+
+// ReadInput reads what the table of an ELF file is made of: .eh_frame, or .debug_frame where there is none. It
+// takes the program headers' word where section headers are missing.
+func ReadInput(f *elf.File) (*Input, error) {
+	in := &Input{m: machines[f.Machine]}
+	if in.m == nil || f.Class != elf.ELFCLASS64 || f.Data != elf.ELFDATA2LSB {
+		return nil, fmt.Errorf("compile unwind table: no tables for %s, %s, %s", f.Machine, f.Class, f.Data)
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && p.Filesz > 0 && p.Vaddr+p.Filesz > p.Vaddr {
+			in.text = append(in.text, span{p.Vaddr, p.Vaddr + p.Filesz})
+			in.textBytes += p.Filesz
+		}
+	}
+	var err error
+	if in.from, in.name, err = frames(f); err != nil {
+		return nil, fmt.Errorf("compile unwind table: %w", err)
+	}
+	return in, nil
+}
+
+// Bytes is the size of the call frame information.
+func (in *Input) Bytes() int { return len(in.from.data) }
+
+// Compile makes the unwind table. Nothing of the file is trusted: time and memory are linear in its size, and what
+// cannot be used is counted in Stats.
+func (in *Input) Compile() (*Table, error) {
+	t := &compiler{m: in.m, text: in.text, from: in.from, ids: map[Rule]uint16{}}
+	t.stats.TextBytes, t.stats.Source = in.textBytes, in.name
+	t.fdes = make([]fde, 0, len(in.from.data)/64)
+	t.scan(in.from)
+	t.order()
+	if len(t.fdes) == 0 {
+		return nil, fmt.Errorf("compile unwind table: %s: %w", in.name, ErrNoCFI)
+	}
+	return t.table()
+}
+
+// Compile makes the unwind table of an ELF file.
 func Compile(r io.ReaderAt) (*Table, error) {
 	f, err := elf.NewFile(r)
 	if err != nil {
@@ -57,30 +101,11 @@ func Compile(r io.ReaderAt) (*Table, error) {
 
 // CompileELF is Compile for a file that is open already.
 func CompileELF(f *elf.File) (*Table, error) {
-	m := machines[f.Machine]
-	if m == nil || f.Class != elf.ELFCLASS64 || f.Data != elf.ELFDATA2LSB {
-		return nil, fmt.Errorf("compile unwind table: no tables for %s, %s, %s", f.Machine, f.Class, f.Data)
-	}
-	t := &compiler{m: m, ids: map[Rule]uint16{}}
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 && p.Filesz > 0 && p.Vaddr+p.Filesz > p.Vaddr {
-			t.text = append(t.text, span{p.Vaddr, p.Vaddr + p.Filesz})
-			t.stats.TextBytes += p.Filesz
-		}
-	}
-	s, name, err := frames(f)
+	in, err := ReadInput(f)
 	if err != nil {
-		return nil, fmt.Errorf("compile unwind table: %w", err)
+		return nil, err
 	}
-	t.stats.Source = name
-	t.fdes = make([]fde, 0, len(s.data)/64)
-	t.from = s
-	t.scan(s)
-	t.order()
-	if len(t.fdes) == 0 {
-		return nil, fmt.Errorf("compile unwind table: %s: %w", name, ErrNoCFI)
-	}
-	return t.table()
+	return in.Compile()
 }
 
 // frames finds the section to compile.

@@ -39,6 +39,7 @@ var binary = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	os.Setenv("HBTRACE_SYMBOL_CACHE", "off") // every run finds its names itself
+	os.Setenv("HBTRACE_UNWIND_CACHE", "off") // and compiles its tables
 
 	status := m.Run()
 	if path, _ := binary(); path != "" {

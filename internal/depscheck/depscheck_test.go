@@ -19,16 +19,16 @@ const module = "github.com/hbtrace/hbtrace"
 // earlier layers, never of later ones, and never of another folder of its own layer. A folder stands for all
 // packages under it; the longest match counts.
 var layers = [][]string{
-	{"trace"},                           // the vocabulary
-	{"segment", "trace/tracetest"},      // memory shared with the target
-	{"hooks", "syscallproxy"},           // what is wrapped
-	{"unwind", "agent"},                 // inside the target
-	{"concurrentring", "symbols"},       // from the target; names for addresses
-	{"stacktable", "sampler", "kernel"}, // one id for a stack; signals to threads
-	{"blockbuf"},                        // what is kept
-	{"tracefile"},                       // what is written
+	{"trace", "diskcache"},                             // the vocabulary; what is kept from run to run
+	{"segment", "trace/tracetest"},                     // memory shared with the target
+	{"hooks", "syscallproxy"},                          // what is wrapped
+	{"unwind", "agent"},                                // inside the target
+	{"concurrentring", "symbols"},                      // from the target; names for addresses
+	{"stacktable", "sampler", "kernel"},                // one id for a stack; signals to threads
+	{"blockbuf"},                                       // what is kept
+	{"tracefile"},                                      // what is written
 	{"collector/assemble", "collector/live", "doctor"}, // records to events
-	{"collector"}, // all of recording
+	{"collector"},                                      // all of recording
 	{"visualize/names", "visualize/feed", "visualize/number", "visualize/stored"}, // reading
 	{"visualize/frames", "visualize/terminal"},
 	{"visualize/spans", "visualize/weigh"},

@@ -26,6 +26,7 @@ import (
 
 func TestMain(m *testing.M) {
 	os.Setenv("HBTRACE_SYMBOL_CACHE", "off") // every run finds its names itself
+	os.Setenv("HBTRACE_UNWIND_CACHE", "off") // and compiles its tables
 
 	code := m.Run()
 	testprog.Clean()
