@@ -158,7 +158,7 @@ func TestShared(t *testing.T) {
 	for n := range 8 {
 		wait.Go(func() {
 			mine := bytes.Repeat([]byte{byte('a' + n)}, 1000*(n+1))
-			for range 20 {
+			for range 5 {
 				if err := s.Write(p, mine); err != nil {
 					t.Error(err)
 				}
