@@ -44,6 +44,18 @@ type Options struct {
 	MaxLinks     int // distinct links of chains kept; 256 Ki
 	// Whole looks at all of a recording, window after window, for the summary. [Result.Accounts] are not kept then.
 	Whole bool // a window is half as large, since what is sorted is there twice
+	// Spent, where it is set, is told of every part of every wait as it is followed: what is summed up in [Result.Chains], for sums over
+	// parts of a recording. The parts of one wait come one after the other, and not in the order of time. It must not keep what it gets.
+	Spent func(*Spent)
+}
+
+// Spent is a part of a wait that was spent on one end.
+type Spent struct {
+	Wait     int64 // its number
+	Edge     EdgeKey
+	Taken    Site  // where the holder had taken what was waited for; zero not known
+	Chain    int32 // [Chain.ID]
+	From, To trace.Ns
 }
 
 // Export is what an export may spend beside its own work: a quarter of the memory and of the steps.
@@ -167,6 +179,7 @@ type Link struct {
 
 // Chain is all time that waits spent because of one end.
 type Chain struct {
+	ID    int32
 	Links []Link // the first is the wait itself
 	End   Act
 	By    trace.ThreadID // who was the end; 0 nobody

@@ -48,6 +48,7 @@ type walker struct {
 	steps   int
 	wait    int64 // number of the wait whose chains are followed
 	edge    *Edge
+	part    Spent // of that wait, for Options.Spent
 	touched []int32
 	path    []trace.ThreadID
 	scratch [][]piece // one per depth
@@ -94,7 +95,8 @@ func (w *walker) follow(iv *interval) {
 	}
 	var taken Site
 	w.wait++
-	w.edge, taken = w.edgeOf(iv)
+	w.edge, w.part.Edge, taken = w.edgeOf(iv)
+	w.part.Wait, w.part.Taken = w.wait, taken
 	if iv.start < w.a.line.forgotten {
 		w.a.res.WaitsFaded++
 	}
@@ -131,8 +133,8 @@ func (e *Edge) woken(by trace.ThreadID) {
 }
 
 // edgeOf finds a wait's edge, and notes where its holder had taken the object. Beyond maxEdges it is one that nobody will see.
-func (w *walker) edgeOf(iv *interval) (e *Edge, taken Site) {
-	k := EdgeKey{iv.hook, iv.object, iv.thread, iv.owner, iv.releaser, iv.stack, w.a.line.release(iv)}
+func (w *walker) edgeOf(iv *interval) (e *Edge, k EdgeKey, taken Site) {
+	k = EdgeKey{iv.hook, iv.object, iv.thread, iv.owner, iv.releaser, iv.stack, w.a.line.release(iv)}
 	e = w.a.res.Edges[k]
 	if e == nil {
 		e = &Edge{Lock: iv.lock, taken: map[Site]int64{}, doing: map[doingKey]int64{}}
@@ -154,7 +156,7 @@ func (w *walker) edgeOf(iv *interval) (e *Edge, taken Site) {
 			}
 		}
 	}
-	return e, taken
+	return e, k, taken
 }
 
 // waited spreads [from, to) of a wait below the node parent.
@@ -305,6 +307,10 @@ func (w *walker) spend(parent int32, act Act, t trace.ThreadID, at Site, from, t
 	}
 	x.current += ns
 	x.total += ns
+	if w.a.o.Spent != nil {
+		w.part.Chain, w.part.From, w.part.To = n, from, to
+		w.a.o.Spent(&w.part)
+	}
 }
 
 // doing adds to what the holders of an edge did.
@@ -364,7 +370,7 @@ func (w *walker) finish() {
 		if x.total == 0 {
 			continue
 		}
-		c := Chain{End: x.key.act, By: x.thread, At: x.at, Func: w.a.places.text(x.key.place), Count: x.count, Total: x.total, Max: x.max}
+		c := Chain{ID: int32(i), End: x.key.act, By: x.thread, At: x.at, Func: w.a.places.text(x.key.place), Count: x.count, Total: x.total, Max: x.max}
 		for n := x.parent; n != 0; n = w.nodes[n].parent {
 			y := &w.nodes[n]
 			c.Links = append(c.Links, Link{y.thread, y.at, w.a.places.text(y.key.place), y.key.kind, y.key.object})

@@ -67,3 +67,20 @@ func BenchmarkZoom(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSpent is what the view of who blocks whom asks about a selection, chains and holders, on a recording of some ten million spans
+// whose waits have as many different ends as can be.
+func BenchmarkSpent(b *testing.B) {
+	m := read(b, synthetic.New(4_000_000, 16))
+	length := int64(m.to - m.from)
+	r := rand.New(rand.NewPCG(1, 2))
+	for b.Loop() {
+		from := r.Int64N(length / 2)
+		if _, err := m.spentIn(b.Context(), selection{threads: []int{1, 2, 3}, from: from, to: from + length/2}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(len(m.spending.parts)), "parts")
+	b.ReportMetric(float64(len(m.spending.edges)), "edges")
+	b.ReportMetric(float64(m.spending.res)/1e6, "ms-resolution")
+}

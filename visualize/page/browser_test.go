@@ -117,10 +117,15 @@ const answers = `(async () => {
   const name = (s) => store.places.stack(s).map((f) => f.n).join(";");
   const rows = (r) => [...r.value.keys()].map((i) => [r.thread[i], r.state[i], r.value[i], r.state[i] === 10 ? 0 : r.count[i], name(r.site[i]),
     store.places.object(r.object[i]), r.owner[i], r.releaser[i], name(r.releaseSite[i]), r.release[i], r.flags[i] & 512].join("|")).sort();
+  const link = (l) => [l.thread, name(l.site), l.in, store.places.object(l.object), l.kind].join("|");
+  const did = (d) => [d.act, d.act === "waiting" ? "" : d.in, d.thread, store.places.object(d.object ?? 0), d.ns].join("|");
+  const chains = (c) => [c.chains.map((x) => [x.ns, x.longest, x.count, x.lock, x.links.map(link).join("<"), did(x.end)].join(" ")).sort(), c.rest, c.resolution,
+    c.holding.map((x) => [x.thread, name(x.site), store.places.object(x.object), x.owner, x.releaser, x.ns, x.count, x.doing.map((d) => d.ns).sort()].join(" ")).sort()];
   for (const [a, b] of [[0, len], [Math.floor(len / 7), Math.floor(len / 2)], [Math.floor(len * 0.2), Math.floor(len * 0.2) + 1e6]]) {
     for (const threads of [null, [1]]) {
       out.push(rows(await store.sums(threads, a, b, false, false)), rows(await store.sums(threads, a, b, true, true)));
       out.push([...(await store.slowest(threads, a, b, "main", false, 5)).dur], [...(await store.slowest(threads, a, b, "read", true, 5)).start]);
+      out.push(chains(await store.chainsOf(threads, a, b)));
       if (threads) out.push(Object.entries(await store.chart(threads, a, b, 20)).map(([k, v]) => k + [...v].map((x) => Math.round(x / 1e4))));
     }
   }

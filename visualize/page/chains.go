@@ -1,5 +1,5 @@
 // Chains: what waits were spent on in the end, who had taken what they waited for where, and what they did meanwhile, as package
-// blame finds it in the whole recording: the numbers of `hbtrace report --locks`. What the page sums over a selection has neither.
+// blame finds it in the whole recording: the numbers of `hbtrace report --locks`. Those of a selection are in spent.go.
 
 package page
 
@@ -31,6 +31,7 @@ type chains struct {
 	Inversions [][]ordered `json:"inversions"` // cycles of orders
 	Names      []string    `json:"names"`      // of objects from 1 on, where there is a better one than their address
 	Unfollowed uint64      `json:"unfollowed"` // waits and links that were too many to follow
+	Resolution int64       `json:"resolution"` // ns; parts of waits that are shorter were added up before they were cut to a selection; 0: none
 }
 
 type rest struct {
@@ -79,6 +80,7 @@ type holding struct {
 	Count    uint64     `json:"count"`
 	Taken    uint32     `json:"taken"` // site where the holder had taken it; 0 unknown
 	Doing    []activity `json:"doing"`
+	takenNs  int64      // of the waits that taken is of
 }
 
 type deadlock struct {
@@ -99,7 +101,8 @@ type ordered struct {
 // findChains looks at the whole recording once more. It has names of its own, so that questions are answered meanwhile. It fails
 // when ctx ends.
 func (m *Model) findChains(ctx context.Context) error {
-	a := blame.New(m.src, frames.New(m.src), blame.Options{Whole: true})
+	spent := newSpending(m.from, m.to)
+	a := blame.New(m.src, frames.New(m.src), blame.Options{Whole: true, Spent: spent.add})
 	n := 0
 	err := m.src.Events(func(e *trace.Event) error {
 		if n++; n%batch == 0 {
@@ -118,11 +121,12 @@ func (m *Model) findChains(ctx context.Context) error {
 	defer m.mu.Unlock()
 	m.naming.Lock()
 	defer m.naming.Unlock()
-	m.chains = m.numbered(res)
+	spent.seal(res.Chains)
+	m.chains, m.spending = m.numbered(res), spent
 	return nil
 }
 
-// chainsTable has chains as its info; null where they were not found yet.
+// chainsTable has the whole recording's chains as its info; null where they were not found yet.
 func (m *Model) chainsTable() *table {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -146,30 +150,19 @@ func (m *Model) numbered(res *blame.Result) *chains {
 			r.Ns += c.Total
 			continue
 		}
-		x := chain{Ns: c.Total, Longest: c.Max, Count: c.Count, Lock: c.Lock, End: m.activity(c.End, c.Func, c.At, c.By, blame.Object{}, c.Total)}
-		for _, l := range c.Links {
-			x.Links = append(x.Links, link{m.number(l.Thread), m.siteOf(l.At), frames.Valid(l.Func), m.objectOf(l.Object), l.Kind})
-		}
-		out.Chains = append(out.Chains, x)
+		out.Chains = append(out.Chains, m.chainOf(c))
 	}
 	for k, e := range res.Edges {
 		if len(e.Doing) == 0 && e.Taken == (blame.Site{}) {
 			continue
 		}
-		proc := trace.ProcID(0)
-		if i, ok := m.index[k.Waiter]; ok {
-			proc = m.threads[i].info.Proc
-		}
-		out.Holding = append(out.Holding, holding{
-			m.number(k.Waiter), m.siteOf(blame.Site{Stack: k.Stack, Hook: k.Hook}), m.objectOf(blame.Object{Proc: proc, Addr: k.Object}),
-			m.number(k.Owner), m.number(k.Releaser), e.Total, e.Count, m.siteOf(e.Taken), m.doing(e.Doing),
-		})
+		h := m.holdingOf(k, e.Taken, e.Total, e.Count)
+		h.Doing = m.doing(e.Doing)
+		out.Holding = append(out.Holding, h)
 	}
-	slices.SortFunc(out.Holding, func(a, b holding) int {
-		return cmp.Or(cmp.Compare(b.Ns, a.Ns), cmp.Compare(a.Thread, b.Thread), cmp.Compare(a.Site, b.Site), cmp.Compare(a.Object, b.Object),
-			cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Releaser, b.Releaser), cmp.Compare(a.Taken, b.Taken))
-	})
-	out.Holding = out.Holding[:min(len(out.Holding), mostHolding)]
+	// of equal ones, in any order of keys, the same is told
+	slices.SortFunc(out.Holding, func(a, b holding) int { return cmp.Or(cmp.Compare(b.Ns, a.Ns), cmp.Compare(a.Taken, b.Taken)) })
+	out.Holding = joined(out.Holding)
 	for _, d := range res.Deadlocks {
 		x := deadlock{Since: m.rel(d.Since), Until: m.rel(d.Until)}
 		for _, h := range d.Threads {
@@ -190,7 +183,7 @@ func (m *Model) numbered(res *blame.Result) *chains {
 
 func (m *Model) doing(list []blame.Doing) []activity {
 	out := []activity{}
-	for _, d := range list[:min(len(list), mostDoing)] {
+	for _, d := range list {
 		out = append(out, m.activity(d.Act, d.Func, d.At, 0, d.Object, d.Ns))
 	}
 	return out

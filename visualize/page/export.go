@@ -44,7 +44,8 @@ func Export(w io.Writer, src trace.Source) error {
 }
 
 // bundle is the recording as the page holds it: tables, each behind its length in 4 bytes and padded to 8, compressed,
-// in base64. They are about, pieces, allocations, calls, places, chains.
+// in base64. They are about, pieces, allocations, calls, places, chains, and
+// what parts of waits were spent on.
 func (m *Model) bundle() ([]byte, error) {
 	length := int64(m.to - m.from)
 	finest := max(m.finest(), m.res)
@@ -73,6 +74,7 @@ func (m *Model) bundle() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	chains, spent := m.chainsTable(), m.spentTable(res) // before places: they give numbers to some
 	var out bytes.Buffer
 	text := base64.NewEncoder(base64.StdEncoding, &out)
 	zip, err := gzip.NewWriterLevel(text, gzip.DefaultCompression)
@@ -81,7 +83,7 @@ func (m *Model) bundle() ([]byte, error) {
 	}
 	for _, t := range []*table{
 		newTable(json.RawMessage(head)), pieces.columns(newTable(nil)), allocs.columns(newTable(nil)), calls.table(), m.places(0, 0, 0, 0),
-		m.chainsTable(),
+		chains, spent,
 	} {
 		body, err := t.bytes()
 		if err != nil {

@@ -28,20 +28,21 @@ import (
 type Model struct {
 	src trace.Source
 
-	mu      sync.RWMutex // everything below; written by Read alone
-	from    trace.Ns     // CLOCK_MONOTONIC of the page's time 0
-	to      trace.Ns     // end of the recording, as far as it is known
-	grows   bool         // the recording does not say when it ended: to follows the events
-	threads []*thread
-	index   map[trace.ThreadID]int32 // of threads
-	sites   sites
-	objects objects
-	load    *load
-	doubt   doubt
-	read    uint64
-	done    bool
-	failed  error
-	chains  *chains // nil: not found yet
+	mu       sync.RWMutex // everything below; written by Read alone
+	from     trace.Ns     // CLOCK_MONOTONIC of the page's time 0
+	to       trace.Ns     // end of the recording, as far as it is known
+	grows    bool         // the recording does not say when it ended: to follows the events
+	threads  []*thread
+	index    map[trace.ThreadID]int32 // of threads
+	sites    sites
+	objects  objects
+	load     *load
+	doubt    doubt
+	read     uint64
+	done     bool
+	failed   error
+	chains   *chains   // of the whole recording; nil: not found yet
+	spending *spending // likewise, what selections are cut from
 
 	// What is kept at most, and what was done for that (coarse.go): resolutions in ns, 0 where nothing was coarsened.
 	most          most

@@ -170,7 +170,15 @@ func (s *Server) answer(r *http.Request, what string) ([]byte, string, error) {
 			t, err = s.m.chart(ctx, sel, int(max(1, min(cols, 8192))))
 		}
 	case "chains":
-		t = s.m.chainsTable()
+		if q.text("to") == "" {
+			t = s.m.chainsTable()
+			break
+		}
+		if sel := q.selection(); q.err == nil {
+			var out *chains
+			out, err = s.m.spentIn(ctx, sel)
+			t = newTable(out)
+		}
 	case "slowest":
 		sel, turns, n := q.selection(), q.number("turns") != 0, q.number("n")
 		if q.err == nil {

@@ -145,11 +145,14 @@ func testFlame(t *testing.T, b *chromium.Browser) {
 }
 
 // chained is a recording in which waiter waits for middle, which waits for the end, which writes.
-func chained() trace.Source {
+func chained() trace.Source { return chainedOften(1) }
+
+// chainedOften is [chained] n times, one after the other.
+func chainedOften(n int) trace.Source {
 	b := tracetest.New()
 	proc := b.AddProcess(trace.Process{PID: 1, Exe: "/bin/chained"})
 	at := b.Meta().StartNs
-	b.Meta().EndNs = at + 100*ms
+	b.Meta().EndNs = at + 100*ms*trace.Ns(n)
 	var ids []trace.ThreadID
 	for i, name := range []string{"waiter", "middle", "last"} {
 		ids = append(ids, b.AddThread(trace.Thread{Proc: proc, TID: 10 + i, Name: name, Start: at, CPU: ms}))
@@ -160,9 +163,12 @@ func chained() trace.Source {
 		b.AddJoined(trace.Event{Kind: trace.KindWait, Hook: b.Hook("pthread_mutex_lock"), Thread: ids[who], Start: at + from*ms, Time: at + to*ms, Object: object,
 			Owner: ids[whom], Releaser: ids[whom], Release: release, Flags: trace.FlagCertain, Stack: b.Stack("main", "get_it")})
 	}
-	b.Call(ids[2], at+12*ms, at+58*ms, b.Hook("read"), 7, 10, "main", "load_from_disk")
-	wait(1, 2, 0x200, 11, 60)
-	wait(0, 1, 0x100, 10, 62)
+	for ; n > 0; n-- {
+		b.Call(ids[2], at+12*ms, at+58*ms, b.Hook("read"), 7, 10, "main", "load_from_disk")
+		wait(1, 2, 0x200, 11, 60)
+		wait(0, 1, 0x100, 10, 62)
+		at += 100 * ms
+	}
 	return b.Source()
 }
 
@@ -198,6 +204,15 @@ func testChainIsFollowed(t *testing.T, b *chromium.Browser) {
 				t.Errorf("%s: the chain lacks %q: %s", form, want, text)
 			}
 		}
+		// Chains are those of the selection, of time and of threads.
+		p.Eval("hbtrace.shared.set({ picked: [20e6, 21e6] })", nil)
+		p.Await("document.querySelectorAll('.chains li').length === 2 && [...document.querySelectorAll('.chains li')].every((x) => x.dataset.ns === '1000000')")
+		p.Eval("hbtrace.shared.set({ threads: [1] })", nil)
+		p.Await("document.querySelectorAll('.chains li').length === 1 && document.querySelector('.chains li').innerText.startsWith('1.00 ms')")
+		p.Eval("hbtrace.shared.set({ picked: null, threads: null })", nil)
+		p.Await("document.querySelectorAll('.chains li').length > 3")
+		p.Eval("document.querySelector('.blocks .spot[data-id=w1]').dispatchEvent(new MouseEvent('click', { bubbles: true }))", nil)
+		p.Await("[...document.querySelectorAll('.chains li')].every((x) => x.querySelector('b + .num + .steps').innerText.startsWith('middle'))")
 		noProblems(t, p, form)
 		p.Close()
 	}

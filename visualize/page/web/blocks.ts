@@ -7,7 +7,7 @@ import { fill, h, s, table } from "./dom.js";
 import { count, duration, percent, short, whole } from "./format.js";
 import { chainList, deadlockList, doingList, holdingOf } from "./chains.js";
 import { stackList } from "./piece.js";
-import type { Rows } from "./store.js";
+import type { Chains, Rows } from "./store.js";
 import { heaviest, where } from "./summary.js";
 
 const most = { blockers: 12, objects: 10, waiters: 16 };
@@ -36,7 +36,9 @@ export class Blocks implements View {
   private tools = h("div", { class: "tools" });
   private body = h("div", { class: "blocks-body", tabindex: "0", role: "group", "aria-label": "Threads, what they waited for, and who had it" });
   private rows: Rows | null = null;
+  private found: Chains | null = null;
   private asked = "";
+  private timer = 0;
 
   constructor(private app: App) {
     this.element.append(this.tools, this.body);
@@ -44,18 +46,33 @@ export class Blocks implements View {
   }
 
   update(what: Set<string>): void {
-    const key = this.app.shared.key() + this.app.store.about.read;
-    if (key !== this.asked || what.has("data")) {
-      this.asked = key;
-      const [from, to] = this.app.shared.range();
-      // Whoever blocked a selected thread matters, whether selected or not: waits are the waiters'.
-      this.app.ask("blocks", () => this.app.store.sums(this.app.shared.state.threads, from, to, true, true), (rows) => {
-        this.rows = rows;
-        this.show();
-      });
-    } else {
+    const picked = /(?:^|,)w(\d+)/.exec(this.app.shared.option("edge", ""))?.[1];
+    const key = [this.app.shared.key(), this.app.store.about.read, picked].join("|");
+    if (key === this.asked && !what.has("data")) {
       this.show();
+      return;
     }
+    const first = this.asked === "";
+    this.asked = key;
+    clearTimeout(this.timer);
+    // Sums over all that is selected are no question for each frame of a movement.
+    if (first || what.has("data") || what.has("shown") || !(what.has("from") || what.has("to") || what.has("picked"))) this.ask(picked);
+    else this.timer = window.setTimeout(() => this.ask(picked), 150);
+  }
+
+  /** ask asks for waits of the selection, and what they came down to: of the waiter alone that was picked in the graph. */
+  private ask(picked: string | undefined): void {
+    const { store, shared } = this.app;
+    const [from, to] = shared.range();
+    const { threads } = shared.state;
+    // Whoever blocked a selected thread matters, whether selected or not: waits are the waiters'.
+    this.app.ask("blocks", () => Promise.all([
+      store.sums(threads, from, to, true, true),
+      this.app.chains && store.chainsOf(picked === undefined ? threads : [Number(picked)], from, to),
+    ]), ([rows, found]) => {
+      [this.rows, this.found] = [rows, found];
+      this.show();
+    });
   }
 
   private kinds(): Set<number> {
@@ -93,7 +110,7 @@ export class Blocks implements View {
     }
     const edge = this.app.shared.option("edge", "");
     const chosen = use.filter((i) => this.matches(rows, i, edge));
-    const found = this.app.chains;
+    const { found } = this;
     fill(this.body, found && deadlockList(this.app, found), this.graph(rows, use, edge),
       this.behind(rows, chosen.length > 0 ? chosen : use, edge), found && chainList(this.app, found, !kinds.has(signaled), edge), this.list(rows, use));
   }
@@ -252,7 +269,7 @@ export class Blocks implements View {
 
   /** holder tells where the lock had been taken and what its holder did meanwhile, where that is known. */
   private holder(rows: Rows, i: number): HTMLElement | null {
-    const x = holdingOf(this.app.chains, rows, i);
+    const x = holdingOf(this.found, rows, i);
     if (!x) return null;
     return h("div", {},
       x.doing.length > 0 && h("div", {}, h("h3", {}, "Meanwhile the holder was"), doingList(this.app, x)),

@@ -1,5 +1,5 @@
 // What waits came down to: chains from a thread that waits, by those it waits for, to what the last of them did; and
-// what holders did in the waits of one edge. Both are of the whole recording, as `hbtrace report --locks` tells it.
+// what holders did in the waits of one edge. Of the whole recording they are what `hbtrace report --locks` tells.
 
 import type { App } from "./app.js";
 import { looks } from "./colours.js";
@@ -75,14 +75,13 @@ export function chainList(app: App, found: Chains, onlyLocks: boolean, edge: str
   const all = list.reduce((n, c) => n + c.ns, rest);
   const shown = list.slice(0, mostShown).filter((c, i) => i === 0 || c.ns >= all * leastShare);
   const left = all - shown.reduce((n, c) => n + c.ns, 0);
-  const [from, to] = app.shared.range();
-  const part = from > 0 || to < app.store.about.length || app.shared.state.threads !== null;
   return h("div", { class: "chains" },
     h("h2", {}, "What it came down to"),
-    h("p", { class: "soft" }, part ? "In the whole recording, whatever is selected. " : "", "Each line is a wait, whom it was for, whom that one waited for in turn, and what the last of them did."),
+    h("p", { class: "soft" }, "Each line is a wait, whom it was for, whom that one waited for in turn, and what the last of them did."),
     h("ol", {}, ...shown.map((c) => row(app, c, all))),
     left > 0 && h("p", { class: "soft" }, `${duration(left)} in chains that are lighter`),
-    found.unfollowed > 0 && h("p", { class: "soft" }, `${count(found.unfollowed)} waits or links were too many to follow`));
+    found.resolution > 0 && h("p", { class: "soft" }, `parts of waits shorter than ${duration(found.resolution)} are added up: at the selection’s edges their share is taken, and counts are estimates`),
+    found.unfollowed > 0 && h("p", { class: "soft" }, `${count(found.unfollowed)} waits or links of the whole recording were too many to follow`));
 }
 
 function row(app: App, c: Chain, all: number): HTMLElement {

@@ -2,6 +2,7 @@
 // memory. Tests hold the two to the same answers.
 
 import { ready } from "./colours.js";
+import { chainsOf } from "./spent.js";
 import { decode, type Table } from "./table.js";
 import { allThreads, callsOf, rowsOf, Places, type About, type Calls, type Chains, type Chart, type Rows, type Slow, type Store } from "./store.js";
 
@@ -52,6 +53,7 @@ export class Embedded implements Store {
   private allocs: Rows;
   private spans: Calls;
   private found: Chains;
+  private spent: Table;
   private firstPiece: Uint32Array;
   private firstAlloc: Uint32Array;
   private firstSpan: Uint32Array;
@@ -63,6 +65,7 @@ export class Embedded implements Store {
     this.spans = callsOf(tables[3]);
     this.places.add(tables[4]);
     this.found = tables[5].info as Chains;
+    this.spent = tables[6];
     this.places.better = this.found.names;
     const n = this.about.threads.length;
     this.firstPiece = ranges(this.pieces.thread, n);
@@ -202,6 +205,11 @@ export class Embedded implements Store {
 
   async chains(): Promise<Chains> {
     return this.found;
+  }
+
+  async chainsOf(threads: number[] | null, from: number, to: number): Promise<Chains> {
+    if (threads === null && from <= 0 && to >= this.about.length) return this.found;
+    return chainsOf(this.spent, this.found, threads, Math.floor(from), Math.ceil(to));
   }
 
   private turns(t: number, from: number, to: number, name: string, found: { thread: number; start: number; dur: number }[]): void {

@@ -66,6 +66,12 @@ export class Remote implements Store {
     return c;
   }
 
+  async chainsOf(threads: number[] | null, from: number, to: number): Promise<Chains | null> {
+    const c = (await ask("chains", { ...range(from, to), threads: threads?.join(",") ?? "" })).info as Chains | null;
+    if (c) await this.learn();
+    return c;
+  }
+
   private async named(t: Table): Promise<Rows> {
     const r = rowsOf(t);
     const p = this.places;

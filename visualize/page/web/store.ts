@@ -101,15 +101,16 @@ export interface Frame {
   a?: boolean; // an address
 }
 
-/** Chains are what waits of the whole recording were spent on: chains.go. Threads are + 1, 0 none. */
+/** Chains are what waits were spent on: chains.go. Threads are + 1, 0 none. Deadlocks, orders and unfollowed are the whole recording's. */
 export interface Chains {
   chains: Chain[];
   rest: { chains: number; ns: number }[]; // left out: of waits for locks, of others
   holding: Holding[];
   deadlocks: { since: number; until: number; threads: Link[] }[];
   inversions: { outer: number; inner: number; thread: number; site: number; count: number }[][];
-  names: string[]; // of objects from 1 on; "": there is none better
+  names: string[]; // of objects from 1 on; "": there is none better. None in answers about a selection
   unfollowed: number;
+  resolution: number; // ns; parts that are shorter were added up before they were cut to a selection; 0: none
 }
 
 export interface Chain {
@@ -219,6 +220,8 @@ export interface Store {
   slowest(threads: number[] | null, from: number, to: number, name: string, turns: boolean, n: number): Promise<Slow>;
   /** chains of the whole recording; null while they are being looked for. */
   chains(): Promise<Chains | null>;
+  /** chainsOf is what the waits of threads were spent on in a stretch of time; null while that is not known. */
+  chainsOf(threads: number[] | null, from: number, to: number): Promise<Chains | null>;
 }
 
 export function rowsOf(t: Table): Rows {
