@@ -126,15 +126,30 @@ func blocksAsReported(t *testing.T, p *chromium.Page, form, hbt string) {
 	}
 	p.Await("document.querySelectorAll('.chains li').length > 0")
 	var got struct {
-		Waiters map[string]int64
+		Waiters map[string]int64 // by thread number
+		Others  int64            // of all that have no place of their own in the graph
 		Chains  []int64
 	}
-	p.Eval(`({
-    Waiters: Object.fromEntries([...document.querySelectorAll(".blocks .spot[data-id^=w]")].map((x) => [hbtrace.store.about.threads[x.dataset.id.slice(1)].tid, Number(x.dataset.ns)])),
-    Chains: [...document.querySelectorAll(".chains li")].map((x) => Number(x.dataset.ns)),
-  })`, &got)
-	if !maps.Equal(got.Waiters, want) {
-		t.Errorf("%s: the graph says who waited how long for locks: %v, report --locks %v", form, got.Waiters, want)
+	p.Eval(`(() => {
+    const spots = [...document.querySelectorAll(".blocks .spot[data-id^=w]")].map((x) => [Number(x.dataset.id.slice(1)), Number(x.dataset.ns)]);
+    const shown = spots.filter(([t]) => t >= 0);
+    return {
+      Waiters: Object.fromEntries(shown.map(([t, ns]) => [hbtrace.store.about.threads[t].tid, ns])),
+      Others: spots.filter(([t]) => t < 0).reduce((n, [, ns]) => n + ns, 0),
+      Chains: [...document.querySelectorAll(".chains li")].map((x) => Number(x.dataset.ns)),
+    };
+  })()`, &got)
+	shown := maps.Clone(want)
+	others := int64(0)
+	maps.DeleteFunc(shown, func(tid string, ns int64) bool {
+		_, is := got.Waiters[tid]
+		if !is {
+			others += ns
+		}
+		return !is
+	})
+	if !maps.Equal(got.Waiters, shown) || got.Others != others || len(shown) < min(len(want), 16) {
+		t.Errorf("%s: the graph says who waited how long for locks: %v, others %d; report --locks %v", form, got.Waiters, got.Others, want)
 	}
 	if len(got.Chains) > len(chains) || !slices.Equal(got.Chains, chains[:len(got.Chains)]) {
 		t.Errorf("%s: the chains last %v, those of report --locks %v", form, got.Chains, chains)

@@ -60,6 +60,7 @@ type aboutThread struct {
 	Unknown int64         `json:"unknown"`
 	Stacks  uint64        `json:"stacks"`
 	Samples uint64        `json:"samples"`
+	Ready   int64         `json:"ready"` // ns ready to run, without a CPU; -1 unknown
 	Lost    uint64        `json:"lost"`
 }
 
@@ -129,6 +130,9 @@ func (t *thread) about(m *Model, procs map[trace.ProcID]int) aboutThread {
 	}
 	if i, ok := procs[t.info.Proc]; ok {
 		x.Proc = i
+	}
+	if x.Ready = t.ready; !m.kernel && !m.anyReady {
+		x.Ready = -1
 	}
 	if t.end < 0 {
 		x.End = int64(m.to - m.from)

@@ -35,6 +35,7 @@ func TestInBrowser(t *testing.T) {
 		"SlowRequests":         testSlowRequests,
 		"Addresses":            testAddresses,
 		"WhileReading":         testWhileReading,
+		"ReadyIsTold":          testReadyIsTold,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, b) })
 	}
@@ -126,6 +127,7 @@ const answers = `(async () => {
       out.push(rows(await store.sums(threads, a, b, false, false)), rows(await store.sums(threads, a, b, true, true)));
       out.push([...(await store.slowest(threads, a, b, "main", false, 5)).dur], [...(await store.slowest(threads, a, b, "read", true, 5)).start]);
       out.push(chains(await store.chainsOf(threads, a, b)));
+      out.push(Object.entries(await store.ready(threads, a, b)).map(([k, v]) => k + [...v]));
       if (threads) out.push(Object.entries(await store.chart(threads, a, b, 20)).map(([k, v]) => k + [...v].map((x) => Math.round(x / 1e4))));
     }
   }
@@ -134,7 +136,7 @@ const answers = `(async () => {
 
 // testBothFormsAnswerAlike holds the server's answers and those that an exported page finds itself to each other.
 func testBothFormsAnswerAlike(t *testing.T, b *chromium.Browser) {
-	for name, src := range map[string]trace.Source{"demo": synthetic.Demo(), "synthetic": synthetic.New(6000, 3)} {
+	for name, src := range map[string]trace.Source{"demo": synthetic.Demo(), "synthetic": synthetic.New(6000, 3), "counted": counted(false)} {
 		var got [2]string
 		for i, address := range []string{serve(t, src).URL(), exported(t, src)} {
 			p := b.Open(t, address, 1200, 800, 1)

@@ -44,8 +44,8 @@ func Export(w io.Writer, src trace.Source) error {
 }
 
 // bundle is the recording as the page holds it: tables, each behind its length in 4 bytes and padded to 8, compressed,
-// in base64. They are about, pieces, allocations, calls, places, chains, and
-// what parts of waits were spent on.
+// in base64. They are about, pieces, allocations, calls, places, chains,
+// what parts of waits were spent on, and looks.
 func (m *Model) bundle() ([]byte, error) {
 	length := int64(m.to - m.from)
 	finest := max(m.finest(), m.res)
@@ -83,7 +83,7 @@ func (m *Model) bundle() ([]byte, error) {
 	}
 	for _, t := range []*table{
 		newTable(json.RawMessage(head)), pieces.columns(newTable(nil)), allocs.columns(newTable(nil)), calls.table(), m.places(0, 0, 0, 0),
-		chains, spent,
+		chains, spent, m.looksTable(),
 	} {
 		body, err := t.bytes()
 		if err != nil {

@@ -28,21 +28,25 @@ import (
 type Model struct {
 	src trace.Source
 
-	mu       sync.RWMutex // everything below; written by Read alone
-	from     trace.Ns     // CLOCK_MONOTONIC of the page's time 0
-	to       trace.Ns     // end of the recording, as far as it is known
-	grows    bool         // the recording does not say when it ended: to follows the events
-	threads  []*thread
-	index    map[trace.ThreadID]int32 // of threads
-	sites    sites
-	objects  objects
-	load     *load
-	doubt    doubt
-	read     uint64
-	done     bool
-	failed   error
-	chains   *chains   // of the whole recording; nil: not found yet
-	spending *spending // likewise, what selections are cut from
+	mu      sync.RWMutex // everything below; written by Read alone
+	from    trace.Ns     // CLOCK_MONOTONIC of the page's time 0
+	to      trace.Ns     // end of the recording, as far as it is known
+	grows   bool         // the recording does not say when it ended: to follows the events
+	threads []*thread
+	index   map[trace.ThreadID]int32 // of threads
+	sites   sites
+	objects objects
+	load    *load
+	doubt   doubt
+	read    uint64
+	// What the kernel told of time ready to run (looks.go).
+	lookCount int
+	anyReady  bool // some of it
+	kernel    bool // every switch
+	done      bool
+	failed    error
+	chains    *chains   // of the whole recording; nil: not found yet
+	spending  *spending // likewise, what selections are cut from
 
 	// What is kept at most, and what was done for that (coarse.go): resolutions in ns, 0 where nothing was coarsened.
 	most          most
@@ -250,13 +254,19 @@ func (r *reader) event(e *trace.Event) error {
 	case trace.KindWait, trace.KindCall:
 		r.interval(t, &ev)
 	case trace.KindOff:
-		could := int64(ev.Time - m.from) // when it could run again
+		could := at // when it could run again
 		if e.Release != 0 {
 			could = m.rel(e.Release)
 		} else if e.Result == trace.OffRunnable {
 			could = int64(ev.Start - m.from)
 		}
+		if could < at {
+			t.ready += at - could
+		}
+		m.kernel = true
 		t.offCPU(int64(ev.Start-m.from), could, at)
+	case trace.KindUsage:
+		m.looked(t, look{int64(ev.Start - m.from), at, e.Debt})
 	case trace.KindAlloc:
 		a := alloc{at, m.sites.id(r.valid(e.Stack), e.Hook), float64(e.Weight), float64(e.Weight) / float64(max(e.Size, 1))}
 		t.allocs = append(t.allocs, a)

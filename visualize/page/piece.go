@@ -97,6 +97,9 @@ type thread struct {
 	period    int64   // of CPU time, between samples
 	offs      []piece // since the last sample: time off the CPU by the kernel's word, ready or off, in order of ends
 	lastStack trace.StackID
+
+	looks []look
+	ready int64 // ns ready to run, without a CPU, as far as the kernel told
 }
 
 // maxPending bounds what is kept until the next sample; beyond, the oldest free time stays unknown.

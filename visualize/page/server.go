@@ -179,6 +179,10 @@ func (s *Server) answer(r *http.Request, what string) ([]byte, string, error) {
 			out, err = s.m.spentIn(ctx, sel)
 			t = newTable(out)
 		}
+	case "ready":
+		if sel := q.selection(); q.err == nil {
+			t, err = s.m.ready(ctx, sel)
+		}
 	case "slowest":
 		sel, turns, n := q.selection(), q.number("turns") != 0, q.number("n")
 		if q.err == nil {

@@ -268,6 +268,26 @@ func testSlowRequests(t *testing.T, b *chromium.Browser) {
 	noProblems(t, p, "slow requests")
 }
 
+// testReadyIsTold: time ready to run that the kernel counted is told in words wherever it lies within what is looked at, and drawn nowhere.
+func testReadyIsTold(t *testing.T, b *chromium.Browser) {
+	for form, address := range map[string]string{"served": serve(t, counted(false)).URL(), "exported": exported(t, counted(false))} {
+		p := b.Open(t, address, 1400, 900, 1)
+		settled(p)
+		p.Await("document.querySelector('.summary').innerText.includes('ready to run, without a CPU, at least 1.30 s')")
+		p.Await("document.querySelector('.timeline table').innerText.includes('1.30 s to 2.30 s')")
+		p.Eval("hbtrace.shared.set({ picked: [0, 500e6] })", nil)
+		p.Await("document.querySelector('.timeline table').innerText.includes('at most 300 ms')")
+		p.Eval("hbtrace.shared.set({ picked: null })", nil)
+		p.Key("5")
+		p.Await("document.querySelector('main').innerText.includes('without a CPU, for 1.30 s together')")
+		p.Key("4")
+		p.Eval("hbtrace.shared.choose('slow', 'f:work')", nil)
+		p.Await("[...document.querySelectorAll('.requests .ready')].some((x) => x.innerText.includes('by the kernel’s count: 1.'))")
+		noProblems(t, p, form)
+		p.Close()
+	}
+}
+
 // testAddresses: an address shows what it did where it was copied, whatever of it makes sense.
 func testAddresses(t *testing.T, b *chromium.Browser) {
 	s := serve(t, synthetic.New(5000, 4))

@@ -4,7 +4,7 @@
 import { ready } from "./colours.js";
 import { chainsOf } from "./spent.js";
 import { decode, type Table } from "./table.js";
-import { allThreads, callsOf, rowsOf, Places, type About, type Calls, type Chains, type Chart, type Rows, type Slow, type Store } from "./store.js";
+import { allThreads, callsOf, rowsOf, Places, type About, type Calls, type Chains, type Chart, type Ready, type Rows, type Slow, type Store } from "./store.js";
 
 /** ranges finds where each thread's rows begin; rows come in order of threads. */
 function ranges(thread: Uint32Array, n: number): Uint32Array {
@@ -54,6 +54,7 @@ export class Embedded implements Store {
   private spans: Calls;
   private found: Chains;
   private spent: Table;
+  private looks: Record<"thread" | "start" | "end" | "ready", Float64Array>;
   private firstPiece: Uint32Array;
   private firstAlloc: Uint32Array;
   private firstSpan: Uint32Array;
@@ -66,6 +67,7 @@ export class Embedded implements Store {
     this.places.add(tables[4]);
     this.found = tables[5].info as Chains;
     this.spent = tables[6];
+    this.looks = tables[7].columns as unknown as Embedded["looks"];
     this.places.better = this.found.names;
     const n = this.about.threads.length;
     this.firstPiece = ranges(this.pieces.thread, n);
@@ -186,6 +188,28 @@ export class Embedded implements Store {
       }
     });
     return c;
+  }
+
+  async ready(threads: number[] | null, start: number, end: number): Promise<Ready> {
+    const list = this.looks;
+    const by = new Map<number, { from: number; to: number; least: number; most: number; last: number }>();
+    for (let i = 0; i < list.thread.length; i++) {
+      const t = this.about.threads[list.thread[i]];
+      const x = by.get(list.thread[i]) ?? { from: Math.max(Math.floor(start), t.start), to: Math.min(Math.ceil(end), t.end), least: 0, most: 0, last: 0 };
+      const { from, to } = x;
+      by.set(list.thread[i], x);
+      x.last = Math.max(x.last, list.end[i]);
+      const within = Math.min(list.end[i], to) - Math.max(list.start[i], from);
+      if (within <= 0) continue;
+      x.least += Math.max(0, list.ready[i] - (list.end[i] - list.start[i] - within));
+      x.most += Math.min(list.ready[i], within);
+    }
+    const out: { thread: number; least: number; most: number }[] = [];
+    this.each(threads, (thread) => {
+      const x = by.get(thread);
+      if (x && x.from < Math.min(x.to, x.last)) out.push({ thread, least: x.least, most: x.most + Math.max(0, x.to - Math.max(x.from, x.last)) });
+    });
+    return { thread: Uint32Array.from(out, (x) => x.thread), least: Float64Array.from(out, (x) => x.least), most: Float64Array.from(out, (x) => x.most) };
   }
 
   async slowest(threads: number[] | null, from: number, to: number, name: string, turns: boolean, n: number): Promise<Slow> {

@@ -22,6 +22,13 @@ export function duration(ns: number): string {
   return `${ns.toFixed(1)} ns`;
 }
 
+/** between is a duration that is known to lie between two; "" where that says nothing about a time of `all` ns. */
+export function between(least: number, most: number, all: number): string {
+  if (least <= 0 && most >= all) return "";
+  if (most - least <= most / 50) return duration(most);
+  return least <= 0 ? `at most ${duration(most)}` : `${duration(least)} to ${duration(most)}`;
+}
+
 export function bytes(n: number): string {
   for (const [size, unit] of [[1 << 30, "GiB"], [1 << 20, "MiB"], [1 << 10, "KiB"]] as [number, string][]) {
     if (Math.abs(n) >= size) return `${three(n / size)} ${unit}`;

@@ -4,8 +4,8 @@
 import type { App } from "./app.js";
 import { locked, looks, off, running, signaled } from "./colours.js";
 import { fill, h } from "./dom.js";
-import { count, duration, percent, short, whole } from "./format.js";
-import type { Rows } from "./store.js";
+import { between, count, duration, percent, short, whole } from "./format.js";
+import type { Ready, Rows } from "./store.js";
 import { where } from "./summary.js";
 
 const flags: [number, string][] = [
@@ -52,6 +52,12 @@ export function byState(rows: Rows): [number, number][] {
   return sum.map((ns, s) => [s, ns] as [number, number]).filter(([, ns]) => ns > 0);
 }
 
+/** readyText says for how long a thread was ready to run within a time of `all` ns; "" where that is not known. */
+export function readyText(r: Ready, all: number): string {
+  const text = r.thread.length > 0 ? between(r.least[0], r.most[0], all) : "";
+  return text && `Ready to run, without a CPU, by the kernel’s count: ${text}.`;
+}
+
 /** aboutPiece is the panel for row i. Row and rows may be gone later: what is needed is taken now. */
 export function aboutPiece(app: App, rows: Rows, i: number): HTMLElement {
   const { places } = app.store;
@@ -85,6 +91,11 @@ export function aboutPiece(app: App, rows: Rows, i: number): HTMLElement {
       h("button", { type: "button", on: { click: () => app.shared.zoomTo(start - ns * 0.3, start + ns * 1.3) } }, "Zoom to it"),
       h("button", { type: "button", on: { click: () => app.shared.set({ picked: [Math.floor(start), Math.ceil(start + ns)] }) } }, "Select its time")),
   );
+  if (state === off) {
+    const counted = h("p", { class: "soft" });
+    box.append(counted);
+    void app.store.ready([thread], start, start + ns).then((r) => fill(counted, readyText(r, ns)), () => undefined);
+  }
   const blocker = rows.owner[i] || rows.releaser[i];
   if (blocker && (state === locked || state === signaled)) {
     const chain = h("div", { class: "chain" });

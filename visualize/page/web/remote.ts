@@ -1,7 +1,7 @@
 // Answers from the server that showed the page.
 
 import { decode, type Table } from "./table.js";
-import { callsOf, rowsOf, Places, type About, type Calls, type Chains, type Chart, type Rows, type Slow, type Store } from "./store.js";
+import { callsOf, rowsOf, Places, type About, type Calls, type Chains, type Chart, type Ready, type Rows, type Slow, type Store } from "./store.js";
 
 function highest(c: Uint32Array): number {
   let h = 0;
@@ -51,6 +51,10 @@ export class Remote implements Store {
   async chart(threads: number[] | null, from: number, to: number, cols: number): Promise<Chart> {
     const t = await ask("chart", { ...range(from, to), cols, threads: threads?.join(",") ?? "" });
     return t.columns as unknown as Chart;
+  }
+
+  async ready(threads: number[] | null, from: number, to: number): Promise<Ready> {
+    return (await ask("ready", { ...range(from, to), threads: threads?.join(",") ?? "" })).columns as unknown as Ready;
   }
 
   async slowest(threads: number[] | null, from: number, to: number, name: string, turns: boolean, n: number): Promise<Slow> {

@@ -5,7 +5,7 @@ import type { App, View } from "./app.js";
 import { locked, looks, off, ready, running } from "./colours.js";
 import { fill, h } from "./dom.js";
 import { count, duration, percent, short, whole } from "./format.js";
-import { bar, byState } from "./piece.js";
+import { bar, byState, readyText } from "./piece.js";
 import type { Rows, Slow } from "./store.js";
 import { heaviest, where } from "./summary.js";
 import { build, functions } from "./tree.js";
@@ -142,11 +142,14 @@ export class SlowView implements View {
       for (const c of cells) {
         if (run !== this.running) return;
         try {
-          const rows = await this.app.store.sums([c.t], c.from, c.from + c.ns, true, true);
+          const { store } = this.app;
+          const [rows, counted] = await Promise.all([store.sums([c.t], c.from, c.from + c.ns, true, true), store.ready([c.t], c.from, c.from + c.ns)]);
           const by = byState(rows);
           const known = by.reduce((sum, [, ns]) => sum + ns, 0);
           fill(c.strip, bar([...by, [0, Math.max(0, c.ns - known)]], c.ns));
-          fill(c.parts, ...this.parts(rows, c.ns, known));
+          const ready = readyText(counted, c.ns);
+          // it is no part beside the others: it lies within them
+          fill(c.parts, ...this.parts(rows, c.ns, known), ready && h("span", { class: "ready" }, ready));
         } catch (e) {
           fill(c.parts, e instanceof Error ? e.message : String(e));
         }

@@ -18,6 +18,7 @@ export interface Thread {
   unknown: number;
   stacks: number;
   samples: number;
+  ready: number; // ns ready to run, without a CPU, as the kernel says; -1 unknown
   lost: number;
 }
 
@@ -92,6 +93,13 @@ export interface Slow {
   thread: Uint32Array;
   start: Float64Array;
   dur: Float64Array;
+}
+
+/** Ready is for how long threads were ready to run and had no CPU, as the kernel counts it: looks.go. A thread of which nothing is known has no row. */
+export interface Ready {
+  thread: Uint32Array;
+  least: Float64Array; // ns
+  most: Float64Array;
 }
 
 export interface Frame {
@@ -217,6 +225,7 @@ export interface Store {
   sums(threads: number[] | null, from: number, to: number, byThread: boolean, edges: boolean): Promise<Rows>;
   calls(threads: number[], from: number, to: number, res: number): Promise<Calls>;
   chart(threads: number[] | null, from: number, to: number, cols: number): Promise<Chart>;
+  ready(threads: number[] | null, from: number, to: number): Promise<Ready>;
   slowest(threads: number[] | null, from: number, to: number, name: string, turns: boolean, n: number): Promise<Slow>;
   /** chains of the whole recording; null while they are being looked for. */
   chains(): Promise<Chains | null>;

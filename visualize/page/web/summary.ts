@@ -4,8 +4,8 @@
 import type { App } from "./app.js";
 import { locked, looks, running, signaled } from "./colours.js";
 import { fill, h, table } from "./dom.js";
-import { duration, percent, short } from "./format.js";
-import type { Places, Rows } from "./store.js";
+import { between, duration, percent, short } from "./format.js";
+import type { Places, Ready, Rows } from "./store.js";
 
 /** heaviest sums rows by a key and gives the heaviest keys first. */
 export function heaviest<K>(rows: Rows, keep: (i: number) => boolean, key: (i: number) => K): [K, number][] {
@@ -45,18 +45,20 @@ export class Summary {
 
   private ask(): void {
     const [from, to] = this.app.shared.range();
-    this.app.ask("summary", () => this.app.store.sums(this.app.shared.state.threads, from, to, true, true), (rows) => this.show(rows));
+    const { threads } = this.app.shared.state;
+    this.app.ask("summary", () => Promise.all([this.app.store.sums(threads, from, to, true, true), this.app.store.ready(threads, from, to)]),
+      ([rows, ready]) => this.show(rows, ready, to - from));
   }
 
-  private show(rows: Rows): void {
-    const cards = [this.cpu(rows), this.locks(rows), this.calls(rows)].filter((c) => c !== null);
+  private show(rows: Rows, ready: Ready, time: number): void {
+    const cards = [this.cpu(rows, ready), this.locks(rows), this.calls(rows)].filter((c) => c !== null);
     if (cards.length === 0) cards.push(h("div", { class: "card" }, h("b", {}, "Nothing was recorded of this selection"), h("p", {}, "Esc selects everything again.")));
     fill(this.cards, ...cards);
-    fill(this.table, this.spoken(rows));
+    fill(this.table, this.spoken(rows, ready, time));
   }
 
   /** spoken is the lanes as a table, for screen readers: how long each thread was in each state. */
-  private spoken(rows: Rows): HTMLElement {
+  private spoken(rows: Rows, ready: Ready, time: number): HTMLElement {
     const used = [...looks.keys()].filter((s) => rows.state.includes(s));
     const by = new Map<number, number[]>();
     for (let i = 0; i < rows.length; i++) {
@@ -67,8 +69,10 @@ export class Summary {
     }
     const busy = (sums: number[]): number => sums[running] + sums[locked];
     const list = [...by].sort((a, b) => busy(b[1]) - busy(a[1])).slice(0, mostSpoken);
-    return table(["thread", ...used.map((s) => looks[s].name)],
-      list.map(([t, sums]) => [this.app.threadName(t), ...used.map((s) => (sums[s] > 0 ? duration(sums[s]) : ""))]), [], "What each thread did in the selection");
+    const counted = new Map([...ready.thread].map((t, i) => [t, between(ready.least[i], ready.most[i], time)]));
+    return table(["thread", ...used.map((s) => looks[s].name), ...(counted.size > 0 ? ["ready to run, by the kernel’s count"] : [])],
+      list.map(([t, sums]) => [this.app.threadName(t), ...used.map((s) => (sums[s] > 0 ? duration(sums[s]) : "")), ...(counted.size > 0 ? [counted.get(t) ?? ""] : [])]),
+      [], "What each thread did in the selection");
   }
 
   private card(state: number, what: string, more: (Node | string)[], go: () => void): HTMLElement {
@@ -81,7 +85,7 @@ export class Summary {
     );
   }
 
-  private cpu(rows: Rows): HTMLElement | null {
+  private cpu(rows: Rows, ready: Ready): HTMLElement | null {
     const { places } = this.app.store;
     const is = (i: number): boolean => rows.state[i] === running;
     const total = heaviest(rows, is, () => 0)[0]?.[1] ?? 0;
@@ -89,7 +93,8 @@ export class Summary {
     const [from, to] = this.app.shared.range();
     const by = heaviest(rows, is, (i) => places.leaf(rows.site[i]) || "[no stack]").slice(0, 3);
     const list = by.map(([name, ns]) => `${short(name)} ${percent(ns, total)}`).join(", ");
-    return this.card(running, `${duration(total)} of CPU, ${(total / (to - from)).toFixed(2)} CPUs busy`, [list], () => {
+    const waited = ready.least.reduce((n, x) => n + x, 0);
+    return this.card(running, `${duration(total)} of CPU, ${(total / (to - from)).toFixed(2)} CPUs busy`, [list, waited > total / 50 ? `; ready to run, without a CPU, at least ${duration(waited)}` : ""], () => {
       this.app.shared.set({ view: "flame", options: { ...this.app.shared.state.options, value: "cpu" } });
     });
   }

@@ -450,6 +450,7 @@ export class Timeline implements View, Plot {
       const proc = this.app.store.about.processes[t.proc];
       lines = [`${t.name} ${t.tid}`, proc ? `${proc.name} ${proc.pid}` : "", "click: select · ▸: show its calls"];
       t.total.forEach((ns, s) => ns > 0 && lines.push(`${duration(ns)} ${looks[s].brief}`));
+      if (t.ready > 0) lines.push(`ready to run, without a CPU: ${duration(t.ready)} in all, by the kernel’s count`);
     } else if (hit && hit.row >= 0 && this.rows) {
       lines = tipOf(this.app, this.rows, hit.row);
     } else if (hit && hit.call >= 0 && this.calls) {

@@ -2,6 +2,7 @@
 // what recording cost.
 
 import type { App, View } from "./app.js";
+import { ready } from "./colours.js";
 import { fill, h, table } from "./dom.js";
 import { bytes, count, duration, percent, whole } from "./format.js";
 
@@ -41,6 +42,7 @@ export class Trust implements View {
           st.Ticks > 0 && `${percent(st.TicksMissed, st.Ticks + st.TicksMissed)} of the sampler’s ticks were missed.`, st.SignalsSent > 0 && `${count(st.SignalsSent)} signals sent, ${count(st.SignalsFailed)} failed, ${count(st.SignalsStuck)} never answered.`),
         card(false, overhead ? `Recording cost ${overhead} of the program’s CPU time` : "What recording cost", `collector ${duration(st.CollectorCPU)}, sampler ${duration(st.SamplerCPU)}, program ${duration(st.TargetCPU)}.`, "The two run beside the program."),
         card(false, "What is not recorded", `Waits for locks shorter than ${duration(a.lockNs)} and calls shorter than ${duration(a.callNs)} count as running or “ready / short waits”.`,
+          this.ready(),
           a.period > 1 && `One allocation is sampled each ${bytes(a.period)}; sums are estimates without bias.`,
           a.resolution > 0 && `What is shorter than ${duration(a.resolution)} is added up: sums are right, its order is not kept.`,
           d.displaced > 0 && `${duration(d.displaced)} have no place, because there are too many of them.`,
@@ -59,6 +61,16 @@ export class Trust implements View {
     );
   }
 
+  /** ready says what is known of time in which threads could have run. */
+  private ready(): string {
+    const { threads } = this.app.store.about;
+    if (threads.some((t) => t.total[ready] > 0)) return "Time ready to run, without a CPU, is the kernel’s account of each switch, and is drawn.";
+    const ns = threads.reduce((n, t) => n + Math.max(0, t.ready), 0);
+    return threads.some((t) => t.ready >= 0)
+      ? `Threads were ready to run, without a CPU, for ${duration(ns)} together: the kernel’s count, looked at up to once a second. When that was is not known, so it is drawn nowhere; record with --kernel to see it.`
+      : "For how long threads were ready to run, without a CPU, is not known.";
+  }
+
   private notes(): HTMLElement | null {
     const a = this.app.store.about;
     const list = [...a.notes, ...a.processes.flatMap((p) => p.doubts.map((x) => `${p.name} ${p.pid}: ${x}`))];
@@ -70,7 +82,7 @@ export class Trust implements View {
     const a = this.app.store.about;
     const order = [...a.threads.keys()].sort((x, y) => a.threads[y].total[1] - a.threads[x].total[1] || x - y).slice(0, most);
     return table(
-      ["thread", "tid", "lived", "exact", "sampled", "unknown", "", "CPU", "samples", "stacks", "lost"],
+      ["thread", "tid", "lived", "exact", "sampled", "unknown", "", "CPU", "ready", "samples", "stacks", "lost"],
       order.map((i) => {
         const t = a.threads[i];
         const all = t.exact + t.sampled + t.unknown;
@@ -78,10 +90,10 @@ export class Trust implements View {
         return [
           t.name, t.tid, duration(t.end - t.start), percent(t.exact, all), percent(t.sampled, all), percent(t.unknown, all),
           h("div", { class: "bar cover", role: "presentation" }, part(t.exact, "exact"), part(t.sampled, "sampled"), part(t.unknown, "hatch")),
-          t.cpu < 0 ? "–" : duration(t.cpu), count(t.samples), count(t.stacks), count(t.lost),
+          t.cpu < 0 ? "–" : duration(t.cpu), t.ready < 0 ? "–" : duration(t.ready), count(t.samples), count(t.stacks), count(t.lost),
         ];
       }),
-      [1, 2, 3, 4, 5, 7, 8, 9, 10],
+      [1, 2, 3, 4, 5, 7, 8, 9, 10, 11],
       "What is known of each thread’s time",
     );
   }
