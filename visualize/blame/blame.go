@@ -179,7 +179,7 @@ type Link struct {
 
 // Chain is all time that waits spent because of one end.
 type Chain struct {
-	ID    int32
+	id    int32
 	Links []Link // the first is the wait itself
 	End   Act
 	By    trace.ThreadID // who was the end; 0 nobody
@@ -190,6 +190,9 @@ type Chain struct {
 	Total int64  // ns
 	Max   int64  // ns of the wait that it was the largest part of
 }
+
+// ID is what [Spent.Chain] names it by: 0 in results that were stored.
+func (c *Chain) ID() int32 { return c.id }
 
 // Held is a thread that takes part in a deadlock: it waits for Object, which the next one holds.
 type Held struct {

@@ -370,7 +370,7 @@ func (w *walker) finish() {
 		if x.total == 0 {
 			continue
 		}
-		c := Chain{ID: int32(i), End: x.key.act, By: x.thread, At: x.at, Func: w.a.places.text(x.key.place), Count: x.count, Total: x.total, Max: x.max}
+		c := Chain{id: int32(i), End: x.key.act, By: x.thread, At: x.at, Func: w.a.places.text(x.key.place), Count: x.count, Total: x.total, Max: x.max}
 		for n := x.parent; n != 0; n = w.nodes[n].parent {
 			y := &w.nodes[n]
 			c.Links = append(c.Links, Link{y.thread, y.at, w.a.places.text(y.key.place), y.key.kind, y.key.object})

@@ -164,11 +164,11 @@ func (s *spending) seal(all []blame.Chain) {
 	for i := range all {
 		switch {
 		case i < len(s.chains):
-			number[all[i].ID] = int32(i)
+			number[all[i].ID()] = int32(i)
 		case all[i].Lock:
-			number[all[i].ID] = restLocks
+			number[all[i].ID()] = restLocks
 		default:
-			number[all[i].ID] = restOthers
+			number[all[i].ID()] = restOthers
 		}
 	}
 	for i := range s.parts {
