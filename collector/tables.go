@@ -199,6 +199,9 @@ func (t *tables) image(pid int, path string) *image {
 	if errors.Is(err, fs.ErrPermission) {
 		f, err = os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	}
+	if errors.Is(err, fs.ErrPermission) {
+		t.notes.addf("stacks in %s go by frame pointers, and may be cut there: this user may not read it", path)
+	}
 	if err != nil {
 		return nil
 	}
