@@ -21,7 +21,7 @@ import (
 
 const (
 	// cacheMagic changes with the format, and with anything that changes names: the demangler, the rules of shortening.
-	cacheMagic      = "hbtsym02"
+	cacheMagic      = "hbtsym03"
 	cacheHead       = len(cacheMagic) + 4
 	maxCacheFile    = 64 << 20
 	maxCacheBytes   = 256 << 20 // of all files

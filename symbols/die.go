@@ -51,6 +51,7 @@ const (
 	attrCompDir
 	attrLanguage
 	attrDwoName
+	attrDwoID
 	attrStrBase
 	attrAddrBase
 	attrRangeBase
@@ -61,7 +62,7 @@ var wanted = map[uint64]attr{
 	0x01: attrSibling, 0x03: attrName, 0x10: attrStmtList, 0x11: attrLowPC, 0x12: attrHighPC, 0x13: attrLanguage,
 	0x1b: attrCompDir, 0x31: attrOrigin, 0x47: attrSpec, 0x55: attrRanges, 0x58: attrCallFile, 0x59: attrCallLine,
 	0x6e: attrLinkage, 0x2007: attrLinkage /* MIPS_linkage_name, DWARF 3 */, 0x72: attrStrBase, 0x73: attrAddrBase,
-	0x74: attrRangeBase, 0x76: attrDwoName, 0x2130: attrDwoName, 0x2133: attrAddrBase,
+	0x74: attrRangeBase, 0x76: attrDwoName, 0x2130: attrDwoName, 0x2131: attrDwoID, 0x2132: attrRangeBase, 0x2133: attrAddrBase,
 }
 
 const (

@@ -72,7 +72,9 @@ type dwarfInfo struct {
 	units                                               []unitRef   // by offset
 	at                                                  flatMap     // address -> index into units
 	problem                                             func(error) // called for every unit with a problem
-	split                                               bool        // some units are skeletons of split DWARF
+	splits                                              *splitFiles // nil: none of the units is a skeleton
+	apart                                               bool        // these are split sections themselves
+	held                                                int         // bytes in memory of the file that these are of, where it was read whole
 
 	work   budget
 	cached atomic.Int64
@@ -95,8 +97,10 @@ type unitRef struct {
 	addrBase        uint64
 	rangeBase       uint64
 	shape
-	code   bool // a compile unit, not a type unit
-	scoped bool // of a language with namespaces and classes, or of an unknown one
+	code   bool   // a compile unit, not a type unit
+	split  bool   // a skeleton
+	id     uint64 // of a skeleton and what was split off, where the header says it
+	scoped bool   // of a language with namespaces and classes, or of an unknown one
 
 	mu   sync.Mutex // one goroutine decodes
 	unit atomic.Pointer[unit]
@@ -184,7 +188,7 @@ func scanUnits(info []byte, order binary.ByteOrder) ([]unitRef, error) {
 			switch typ {
 			case 1, 3: // DW_UT_compile, partial
 			case 4, 5: // skeleton, split_compile: the id
-				h.u64()
+				u.id = h.u64()
 			default: // type, split_type: signature and offset
 				h.u64()
 				h.offset(is64)
@@ -239,7 +243,7 @@ func (d *dwarfInfo) index() error {
 			continue
 		}
 		if e.tag == tagSkeleton || e.has&(1<<attrDwoName) != 0 {
-			d.split = true
+			u.split = true
 		}
 		ranges, err := d.ranges(u, &e, nil, &work)
 		if err != nil {
@@ -446,6 +450,9 @@ func (d *dwarfInfo) ranges(u *unitRef, e *entry, rs [][2]uint64, work *meter) ([
 		off, ok := v.secOffset()
 		if !ok {
 			return rs, errors.New("their form is unknown")
+		}
+		if d.apart {
+			off += u.rangeBase // a skeleton's own list counts from the beginning
 		}
 		return rs, d.ranges4(u, off, add, work)
 	}

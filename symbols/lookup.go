@@ -24,6 +24,7 @@ type lookup struct {
 	work  *meter
 	names map[uint64]dieName // by offset of the entry
 	alt   *lookup            // into the file that dwz moved parts to; nil none
+	split *lookup            // into what was split off from the unit that was asked for last; nil none
 	e     entry
 }
 
@@ -151,6 +152,7 @@ func (l *lookup) frames(i int32, addr uint64, symbol string, names *namer, e ext
 		}
 		return []trace.SymFrame{{Func: names.readable(symbol), Linkage: symbol, File: file, Line: line}}, e
 	}
+	from := l.into(u)
 	depth := 0
 	for f := fn; f >= 0; f = u.funcs[f].parent {
 		depth++
@@ -162,7 +164,7 @@ func (l *lookup) frames(i int32, addr uint64, symbol string, names *namer, e ext
 			fn = f.parent // leave out the middle, keep the function that has the code
 			continue
 		}
-		n := l.nameAt(f.die, 0)
+		n := from.nameAt(f.die, 0)
 		s := trace.SymFrame{File: file, Line: line, Inlined: f.parent >= 0}
 		if s.Inlined {
 			s.Func, s.Linkage = shown(n, names)
@@ -180,6 +182,17 @@ func (l *lookup) frames(i int32, addr uint64, symbol string, names *namer, e ext
 		fn = f.parent
 	}
 	return out, e
+}
+
+// into returns the way into the entries of a unit's functions.
+func (l *lookup) into(u *unit) *lookup {
+	if u.split == nil {
+		return l
+	}
+	if l.split == nil || l.split.d != u.split {
+		l.split = &lookup{d: u.split, work: l.work, names: map[uint64]dieName{}}
+	}
+	return l.split
 }
 
 // shown returns the readable and the linkage form of a name.

@@ -370,8 +370,8 @@ func (r *Resolver) loadDebugInfo(m *module, main, extra *image) {
 		r.note("module %s: debug information of %s: %v: using the symbol table alone", m.m.Path, im.path, err)
 		return
 	}
-	if dw.split {
-		r.note("module %s: split debug information (.dwo, .dwp) is not read: no inlined functions there", m.m.Path)
+	if dw.hasSkeletons() {
+		dw.splits = r.openSplitFiles(m, main, im, problem)
 	}
 	m.dw = dw
 }

@@ -23,6 +23,7 @@ type unit struct {
 	scopes  []scope
 	inScope map[uint64]int32 // functions without linkage name, by offset: the scope around them
 	bad     bool             // it could not be decoded: the symbol table has to do
+	split   *dwarfInfo       // what funcs lie in, where it is not the file itself
 }
 
 // function is a DW_TAG_subprogram with code, or a DW_TAG_inlined_subroutine.
@@ -61,6 +62,11 @@ func (d *dwarfInfo) decode(i int32, work *meter) *unit {
 		d.problem(fmt.Errorf("unit at %#x: %w", ref.die, err))
 		u.bad = len(u.funcs) == 0 && u.lines == nil
 	}
+	if ref.split && !u.bad {
+		if err := d.attach(ref, u, work); err != nil {
+			d.problem(fmt.Errorf("unit at %#x: %w", ref.die, err))
+		}
+	}
 	d.cached.Add(u.weight())
 	ref.unit.Store(u)
 	return u
@@ -71,6 +77,9 @@ func (u *unit) weight() int64 {
 	n := 2*len(u.funcs) + 2*len(u.at.start) + 2*len(u.scopes) + 2*len(u.inScope)
 	if u.lines != nil {
 		n += u.lines.rows
+	}
+	if u.split != nil {
+		n += u.split.held / 16
 	}
 	return int64(n)
 }
@@ -227,7 +236,7 @@ func (d *dwarfInfo) enter(ref *unitRef, u *unit, e *entry, top level, ranges [][
 // lineTable returns the table that a unit's first entry names; nil when it names none.
 func (d *dwarfInfo) lineTable(ref *unitRef, root *entry, work *meter) (*lineTable, error) {
 	v, ok := root.get(attrStmtList)
-	if !ok {
+	if !ok || d.apart { // a skeleton's lines are in the file itself
 		return nil, nil
 	}
 	off, ok := v.secOffset()

@@ -1,7 +1,7 @@
 // Accuracy compares what hbtrace says with what programs know of themselves: CPU time by function, waits, allocations. CPU
 // time is recorded by perf in the very same run, so that both are held to one truth. Run it from the repository:
 //
-//	go run ./bench/accuracy [-rounds 5] [-cpu 4s] [-fp] [-perf dwarf] [-how] [-each] [-samples 10000] [-again] [-o DIR] [-stops 1000] [-only NAME] [cpu|blocked|switches|alloc|stacks|durations …]
+//	go run ./bench/accuracy [-rounds 5] [-cpu 4s] [-fp] [-perf dwarf] [-how] [-each] [-samples 10000] [-again] [-o DIR] [-stops 1000] [-only NAME] [cpu|callgrind|blocked|switches|alloc|stacks|durations …]
 //
 // Rounds of a scenario are summed up before they are compared: an error of the method stays, that of too few samples
 // shrinks. What each round gave is in a file beside.
@@ -66,7 +66,7 @@ func main() {
 
 func (b *bench) run(parts []string) (err error) {
 	if len(parts) == 0 {
-		parts = []string{"cpu", "blocked", "switches", "alloc", "stacks", "durations"}
+		parts = []string{"cpu", "callgrind", "blocked", "switches", "alloc", "stacks", "durations"}
 	}
 	if b.dir == "" {
 		if b.dir, err = os.MkdirTemp("", "accuracy-"); err != nil {
@@ -101,12 +101,14 @@ func (b *bench) run(parts []string) (err error) {
 			err = b.switches()
 		case "alloc":
 			err = b.allocations()
+		case "callgrind":
+			err = b.callgrind()
 		case "durations":
 			err = b.durations()
 		case "stacks":
 			err = b.stacks()
 		default:
-			err = fmt.Errorf("%q: give cpu, blocked, switches, alloc, stacks or durations", part)
+			err = fmt.Errorf("%q: give cpu, callgrind, blocked, switches, alloc, stacks or durations", part)
 		}
 		if err != nil {
 			return err
