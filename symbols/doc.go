@@ -22,5 +22,5 @@
 // Tables are kept flat: every source is painted into one sorted list of (start, owner) that never overlaps
 // (flatmap.go), so that a look-up is a binary search whatever the input was.
 //
-// Not read: split DWARF (.dwo, .dwp; the skeleton's lines are used), symbols of files without section headers.
+// Not read: type units of split DWARF, symbols of files without section headers.
 package symbols
