@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/tracefile"
@@ -15,11 +16,13 @@ func (b *bench) allocations() error {
 	type count struct {
 		bytes, liveBytes, objects, gotBytes, gotLive, gotObjects float64
 		deviation                                                *variances
+		spreadBytes, spreadObjects, spreadLive                   spread
 		covered                                                  int // rounds whose bytes are within 1.96 of their own standard deviations: 95 in 100 should be
 	}
 	counts := map[string]*count{}
 	var order []string
 	var exact, truth float64
+	var liveSamples, liveWrong int
 	for round := range b.rounds {
 		base := b.file("alloc-%d", round)
 		if err := quiet(b.hbtrace, "run", "-q", "-o", base, "--", b.program("alloc"), "1000", base+".truth"); err != nil {
@@ -37,11 +40,17 @@ func (b *bench) allocations() error {
 		if err != nil {
 			return err
 		}
-		spread, counted, err := variancesOf(base + ".hbt")
+		stated, counted, err := variancesOf(base + ".hbt")
 		if err != nil {
 			return err
 		}
 		exact += counted
+		n, wrong, err := inUse(base+".hbt", base+".truth.kept")
+		if err != nil {
+			return err
+		}
+		os.Remove(base + ".truth.kept") // large
+		liveSamples, liveWrong = liveSamples+n, liveWrong+wrong
 		if err := readFacts(base+".truth", func(w []string, n []int64) error {
 			c := counts[w[1]]
 			if c == nil {
@@ -52,8 +61,15 @@ func (b *bench) allocations() error {
 			c.objects += float64(n[0])
 			c.bytes += float64(n[1])
 			c.liveBytes += float64(n[3])
-			c.deviation.add(spread[w[1]])
-			if v := spread[w[1]]; v != nil && math.Abs(space.in[w[1]]-float64(n[1])) <= 1.96*math.Sqrt(v.bytes) {
+			v := stated[w[1]]
+			if v == nil {
+				v = &variances{}
+			}
+			c.deviation.add(v)
+			c.spreadBytes.add(space.in[w[1]], float64(n[1]), v.bytes)
+			c.spreadObjects.add(objects.in[w[1]], float64(n[0]), v.objects)
+			c.spreadLive.add(live.in[w[1]], float64(n[3]), v.live)
+			if math.Abs(space.in[w[1]]-float64(n[1])) <= 1.96*math.Sqrt(v.bytes) {
 				c.covered++
 			}
 			c.gotBytes += space.in[w[1]]
@@ -76,6 +92,13 @@ func (b *bench) allocations() error {
 			100*(c.gotObjects/c.objects-1), (c.gotObjects-c.objects)/math.Sqrt(d.objects),
 			100*(c.gotLive/c.liveBytes-1), (c.gotLive-c.liveBytes)/math.Sqrt(d.live), 100*float64(c.covered)/float64(b.rounds))
 	}
+	fmt.Println("\n| function | over the rounds: mean error ± its standard error, %; standard deviation of a round / the stated one, %: bytes | objects | in use |")
+	fmt.Println("|---|---|---|---|")
+	for _, name := range order {
+		c := counts[name]
+		fmt.Printf("| %s | %v | %v | %v |\n", name, &c.spreadBytes, &c.spreadObjects, &c.spreadLive)
+	}
+	fmt.Printf("\nsampled objects said to be in use at the end: %d, of which the program had freed %d\n", liveSamples, liveWrong)
 	fmt.Printf("\nexact counters of all threads: %+.4f %% of the program's own count (libc's own allocations included)\n\n", 100*(exact/truth-1))
 	return nil
 }
@@ -85,11 +108,9 @@ func (b *bench) allocations() error {
 type variances struct{ bytes, objects, live float64 }
 
 func (v *variances) add(o *variances) {
-	if o != nil {
-		v.bytes += o.bytes
-		v.objects += o.objects
-		v.live += o.live
-	}
+	v.bytes += o.bytes
+	v.objects += o.objects
+	v.live += o.live
 }
 
 // variancesOf reads them from a recording, with the exact number of bytes that its threads asked for.

@@ -1,5 +1,6 @@
 /* Allocations of known number and size: alloc MEGABYTES TRUTH-FILE. A line per function: objects, bytes, and what of them is
- * still in use at the end. Half of what is freed is freed by another thread. */
+ * still in use at the end. Half of what is freed is freed by another thread. The addresses of all that is still in use go to TRUTH-FILE.kept, 8
+ * bytes each. */
 #include "truth.h"
 
 struct count {
@@ -11,6 +12,8 @@ enum { QUEUE = 1 << 12 };
 static void *queue[QUEUE];
 static unsigned head, tail;
 static int done;
+static void *kept[1 << 20];
+static size_t kept_number;
 
 static void *freer(void *arg)
 {
@@ -34,6 +37,9 @@ static void dispose(struct count *c, void *p, size_t n, unsigned x)
 	case 0: /* kept */
 		c->live_objects++;
 		c->live_bytes += n;
+		if (kept_number == sizeof kept / sizeof *kept)
+			abort();
+		kept[kept_number++] = p;
 		break;
 	case 1: case 2: case 3: case 4:
 		if (head - __atomic_load_n(&tail, __ATOMIC_ACQUIRE) < QUEUE) {
@@ -97,5 +103,10 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 3; i++)
 		fprintf(out, "alloc %s %llu %llu %llu %llu\n", counts[i].name, (unsigned long long)counts[i].objects,
 			(unsigned long long)counts[i].bytes, (unsigned long long)counts[i].live_objects, (unsigned long long)counts[i].live_bytes);
+	char path[4096];
+	snprintf(path, sizeof path, "%s.kept", argv[argc - 1]);
+	FILE *addresses = fopen(path, "w");
+	if (!addresses || fwrite(kept, sizeof *kept, kept_number, addresses) != kept_number || fclose(addresses))
+		return 1;
 	return fclose(out);
 }
