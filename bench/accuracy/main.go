@@ -94,7 +94,9 @@ func (b *bench) run(parts []string) (err error) {
 	for _, part := range parts {
 		switch part {
 		case "cpu":
-			err = b.cpuTime()
+			if err = b.cpuTime(); err == nil {
+				err = b.cpuBesidePerf()
+			}
 		case "blocked":
 			err = b.blocked()
 		case "switches":
