@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -77,10 +78,19 @@ func run(samples, threads int, dir, bin, path string, only *regexp.Regexp, perf 
 		path = filepath.Join(tmp, "big.hbt")
 	}
 	// What takes memory is done by children: a process's largest size is at least what its parent had when it was started.
+	var took struct { // by the last step
+		wall, cpu time.Duration
+		rss       int64
+	}
 	step := func(name string) (string, error) {
 		cmd := exec.Command("/proc/self/exe", "-step", name, "-recording", path, "-samples", strconv.Itoa(samples), "-threads", strconv.Itoa(threads))
 		cmd.Stderr = os.Stderr
+		begun := time.Now()
 		out, err := cmd.Output()
+		took.wall = time.Since(begun)
+		if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+			took.cpu, took.rss = time.Duration(u.Utime.Nano()+u.Stime.Nano()), u.Maxrss*1024
+		}
 		return string(out), err
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -118,6 +128,7 @@ func run(samples, threads int, dir, bin, path string, only *regexp.Regexp, perf 
 				err = tracefile.AppendSummary(path, nil)
 			} else if text, err = step("summarise"); err == nil {
 				fmt.Print(text)
+				line("summing up, as a run's end", took.wall, took.cpu, took.rss, "")
 			}
 			if err != nil {
 				return err
@@ -265,19 +276,21 @@ func tally(path string) (*count, error) {
 	return c, err
 }
 
-// summary is what a run stores at its end.
+// summary is what a run stores at its end, in the way in which it finds it out.
 func summary(path string) ([]byte, error) {
+	debug.SetMemoryLimit(700 << 20) // as all of hbtrace's that reads recordings has
 	src, err := tracefile.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer src.Close()
-	facts, err := report.Collect(src, true)
+	weights := pprof.Weights(src, pprof.Options{})
+	facts, err := report.CollectWith(src, true, weights)
 	if err != nil {
 		return nil, err
 	}
 	var profile bytes.Buffer
-	if err := pprof.Write(&profile, src, pprof.Options{}); err != nil {
+	if err := pprof.WriteWeighed(&profile, src, weights, pprof.Options{}); err != nil {
 		return nil, err
 	}
 	parts := append(facts.Parts(), pprof.Part(profile.Bytes()))

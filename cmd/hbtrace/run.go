@@ -3,16 +3,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/bits"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -20,11 +17,6 @@ import (
 	"github.com/hbtrace/hbtrace/collector"
 	"github.com/hbtrace/hbtrace/segment"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/tracefile"
-	"github.com/hbtrace/hbtrace/visualize/perfetto"
-	"github.com/hbtrace/hbtrace/visualize/pprof"
-	"github.com/hbtrace/hbtrace/visualize/report"
-	"github.com/hbtrace/hbtrace/visualize/stored"
 	"github.com/spf13/cobra"
 )
 
@@ -49,6 +41,8 @@ type runFlags struct {
 	kernel         kernelFlag
 	follow         bool
 	quiet, verbose bool
+
+	patience time.Duration // for tests; 0: the constant
 }
 
 func newRun() *cobra.Command {
@@ -181,103 +175,6 @@ func programStatus(res *collector.Result) error {
 		return status(res.ExitStatus)
 	}
 	return nil
-}
-
-// finish makes the other files of the recording and tells what is in it. The summary comes even when a file could
-// not be written.
-func (f *runFlags) finish(out *outputs, line *progress, stderr io.Writer) error {
-	src, err := openRecording(out.recording())
-	if err != nil {
-		return err
-	}
-	if err := out.settle(src.Processes()); err != nil {
-		return errors.Join(err, src.done())
-	}
-	files := []string{out.recording()}
-	for _, export := range []struct {
-		suffix string
-		write  func(io.Writer) error
-	}{
-		{suffixPprof, func(w io.Writer) error { return pprof.Write(w, src, pprof.Options{}) }},
-		{suffixPerfetto, func(w io.Writer) error { return perfetto.Write(w, src, perfetto.Options{}) }},
-	} {
-		path := out.prefix + export.suffix
-		line.stage("writing %s", path)
-		src.shows(line, "writing "+path)
-		if e := writeFile(path, nil, export.write); e != nil {
-			err = errors.Join(err, e)
-			continue
-		}
-		files = append(files, path)
-	}
-	line.clear()
-	if !f.quiet {
-		line.stage("summing up")
-		src.shows(line, "summing up")
-		err = errors.Join(err, f.summarise(src, files, line, stderr))
-	}
-	return errors.Join(err, src.done())
-}
-
-// summarise ends a run. The files are written: a summary that nobody can be shown (a reader that went away, a full
-// disk behind 2>) is no reason to keep the program's status back, and what would be said of it could not be shown
-// either.
-func (f *runFlags) summarise(src *recording, files []string, line *progress, w io.Writer) error {
-	var text bytes.Buffer
-	facts, err := f.summary(&text, src, files, w)
-	line.clear()
-	_, _ = w.Write(text.Bytes())
-	if facts != nil && src.Stats().Complete && src.damage == nil && src.Stats().Events >= manyEvents {
-		// Nobody misses it where it cannot be stored: reports read the events then.
-		_ = tracefile.AppendSummary(files[0], stored.Encode(parts(facts, files)...))
-	}
-	return err
-}
-
-// manyEvents take long enough to read for what is found in them to be kept.
-const manyEvents = 250_000
-
-// partShare is how small a part of the recording each thing that is kept beside the facts must be, before it is compressed.
-const partShare = 8
-
-// parts is what is kept of the facts and of the files that were written, the recording first.
-func parts(facts *report.Facts, files []string) []stored.Part {
-	all := facts.Parts()
-	for _, f := range files {
-		if !strings.HasSuffix(f, suffixPprof) {
-			continue
-		}
-		if profile, err := os.ReadFile(f); err == nil {
-			all = append(all, pprof.Part(profile))
-		}
-	}
-	var most int64
-	if st, err := os.Stat(files[0]); err == nil {
-		most = st.Size() / partShare
-	}
-	return slices.DeleteFunc(all, func(p stored.Part) bool { return p.Number != stored.Facts && int64(len(p.Bytes)) > most })
-}
-
-// summary writes the summary that is for the file or terminal. Where nothing was recorded there is nothing to sum
-// up: the reasons matter, in full.
-func (f *runFlags) summary(text *bytes.Buffer, src *recording, files []string, terminal io.Writer) (*report.Facts, error) {
-	if len(src.Processes()) == 0 {
-		for _, note := range src.Stats().Notes {
-			fmt.Fprintf(text, "hbtrace: %s\n", note)
-		}
-		return nil, nil
-	}
-	isTerminal, columns := terminalOf(terminal)
-	o := report.Options{Width: columns, Color: coloured(isTerminal), Files: files, Next: "hbtrace report --blocked " + shellWord(files[0])}
-	facts, err := report.Collect(src, src.Stats().Events >= manyEvents)
-	if err != nil {
-		return nil, err
-	}
-	err = facts.Write(text, report.ViewSummary, o)
-	if f.verbose {
-		err = errors.Join(err, facts.Write(text, report.ViewStorage, o))
-	}
-	return facts, err
 }
 
 // recordingProgress shows how far a recording is, unless the program itself writes to the terminal: a line of ours

@@ -50,8 +50,5 @@ func writeSum(w io.Writer, all []*profile.Profile) error {
 	if err != nil {
 		return fmt.Errorf("pprof: merging: %w", err)
 	}
-	if err := sum.Write(w); err != nil {
-		return fmt.Errorf("pprof: writing the profile: %w", err)
-	}
-	return nil
+	return writeTo(w, sum)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/feed"
 	"github.com/hbtrace/hbtrace/visualize/frames"
 	"github.com/hbtrace/hbtrace/visualize/stored"
 	"github.com/hbtrace/hbtrace/visualize/weigh"
@@ -40,6 +41,19 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 	if err != nil {
 		return err
 	}
+	return writeTo(w, p)
+}
+
+// WriteWeighed is Write of events that have been added to what Weights made of the same source and options.
+func WriteWeighed(w io.Writer, src trace.Source, c *weigh.Collector, o Options) error {
+	p, err := Weighed(src, c, o)
+	if err != nil {
+		return err
+	}
+	return writeTo(w, p)
+}
+
+func writeTo(w io.Writer, p *profile.Profile) error {
 	if err := p.Write(w); err != nil {
 		return fmt.Errorf("pprof: writing the profile: %w", err)
 	}
@@ -109,10 +123,17 @@ func Profile(src trace.Source, o Options) (*profile.Profile, error) {
 			return p, nil
 		}
 	}
-	t, dropped, err := collect(src, o)
-	if err != nil {
+	c := Weights(src, o)
+	if err := feed.Batches(src, c.AddBatch); err != nil {
 		return nil, fmt.Errorf("pprof: %w", err)
 	}
+	return Weighed(src, c, o)
+}
+
+// Weighed is Profile of events that have been added to what Weights made of the same source and options.
+func Weighed(src trace.Source, c *weigh.Collector, o Options) (*profile.Profile, error) {
+	t := c.Table()
+	dropped := droppedBy(t.By, o)
 	if len(t.Values) == 0 {
 		t.Values = []weigh.Value{weigh.CPU}
 	}
@@ -159,31 +180,31 @@ func Profile(src trace.Source, o Options) (*profile.Profile, error) {
 // maxSamples bounds memory: a sample takes about 1.3 KB until the profile is written.
 const maxSamples = 300_000
 
-// collect weighs src, with as many labels as maxSamples allows; dropped names those that it does not. The distinct
-// stacks themselves are never cut.
-func collect(src trace.Source, o Options) (t *weigh.Table, dropped string, err error) {
+const allLabels = weigh.ByThread | weigh.ByProcess | weigh.ByObject | weigh.ByKind
+
+// Weights takes src's events, all and in order, for Weighed: for who reads them for more than a profile. It keeps apart as many
+// labels as maxSamples allows; the distinct stacks themselves are never cut.
+func Weights(src trace.Source, o Options) *weigh.Collector {
 	if o.NoLabels {
-		t, err = weigh.Collect(src, weigh.Options{Values: o.Values})
-		return t, "", err
+		return weigh.NewCollector(src, weigh.Options{Values: o.Values})
 	}
-	const all = weigh.ByThread | weigh.ByProcess | weigh.ByObject | weigh.ByKind
-	t, err = weigh.Collect(src, weigh.Options{
-		Values: o.Values, By: all, MaxRows: cmp.Or(o.maxSamples, maxSamples),
-		Fewer: []weigh.By{all &^ weigh.ByThread, weigh.ByProcess | weigh.ByKind, 0},
+	return weigh.NewCollector(src, weigh.Options{
+		Values: o.Values, By: allLabels, MaxRows: cmp.Or(o.maxSamples, maxSamples),
+		Fewer: []weigh.By{allLabels &^ weigh.ByThread, weigh.ByProcess | weigh.ByKind, 0},
 	})
-	if err != nil {
-		return nil, "", err
+}
+
+// droppedBy names the labels that were wanted and are not kept apart.
+func droppedBy(by weigh.By, o Options) string {
+	switch {
+	case o.NoLabels, by == allLabels:
+		return ""
+	case by == allLabels&^weigh.ByThread:
+		return "thread, tid"
+	case by == weigh.ByProcess|weigh.ByKind:
+		return "thread, tid, lock"
 	}
-	switch t.By {
-	case all:
-	case all &^ weigh.ByThread:
-		dropped = "thread, tid"
-	case weigh.ByProcess | weigh.ByKind:
-		dropped = "thread, tid, lock"
-	default:
-		dropped = "all"
-	}
-	return t, dropped, nil
+	return "all"
 }
 
 func (w *writer) header(t *weigh.Table) {

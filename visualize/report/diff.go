@@ -54,11 +54,11 @@ func Diff(w io.Writer, base, src trace.Source, o Options) error {
 	if o.Top <= 0 {
 		o.Top = 20
 	}
-	before, err := collect(base, false, false)
+	before, err := collect(base, false, false, nil)
 	if err != nil {
 		return err
 	}
-	after, err := collect(src, false, false)
+	after, err := collect(src, false, false, nil)
 	if err != nil {
 		return err
 	}

@@ -97,17 +97,26 @@ func (b *block) endedBy(by trace.ThreadID, certain bool, ns int64) {
 }
 
 // collect reads src. With chains it also finds out what the waits were spent on, which holds them in memory; so
-// does check, which compares them with the kernel's account.
-func collect(src trace.Source, chains, check bool) (*facts, error) {
+// does check, which compares them with the kernel's account. With weights, events are added to them, and what is stored is not taken.
+func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*facts, error) {
 	f := newFacts(src)
-	if !check && f.stored(chains) {
+	if !check && weights == nil && f.stored(chains) {
 		return f, nil
 	}
-	weights := weigh.NewCollector(src, weigh.Options{})
+	if weights == nil {
+		weights = weigh.NewCollector(src, weigh.Options{})
+	}
+	consumers := []func([]trace.Event) error{weights.AddBatch}
 	j := newJoiner()
 	var who *blame.Analyser
 	if chains {
-		who = blame.New(src, f.frames, blame.Options{Whole: true})
+		who = blame.New(src, frames.New(src), blame.Options{Whole: true})
+		consumers = append(consumers, func(events []trace.Event) error {
+			for i := range events {
+				who.Add(&events[i])
+			}
+			return nil
+		})
 	}
 	var checking *checkInput
 	if check {
@@ -115,7 +124,7 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 	}
 	blocks := map[uint64]*block{} // by stack and hook
 	diff := spans.New(src, f.frames, spans.Discard{})
-	err := feed.Events(src, weights.Add, func(e *trace.Event) error {
+	add := func(e *trace.Event) error {
 		if int(e.Kind) >= len(f.kinds) || e.Kind == 0 {
 			f.odd++
 			return nil
@@ -125,9 +134,6 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 			return err
 		}
 		j.event(e)
-		if who != nil {
-			who.Add(e)
-		}
 		if check {
 			checking.add(e)
 		}
@@ -175,11 +181,23 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 			}
 		}
 		return nil
+	}
+	consumers = append(consumers, func(events []trace.Event) error {
+		for i := range events {
+			if err := add(&events[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	if err != nil {
+	if err := feed.Batches(src, consumers...); err != nil {
 		return nil, fmt.Errorf("reading the recording's events: %w", err)
 	}
-	f.weights = weights.Table()
+	var chain *blame.Result
+	if who != nil { // first: nothing takes more memory than what it finds that out of, and what sharing out weights does
+		chain, who = who.Finish(), nil
+	}
+	f.weights = weights.Coarser(0).Table()
 	cover, err := diff.Close()
 	if err != nil {
 		return nil, fmt.Errorf("accounting for threads' time: %w", err)
@@ -188,8 +206,8 @@ func collect(src trace.Source, chains, check bool) (*facts, error) {
 		f.thread(id).cover = c
 	}
 	f.edges = j.finish()
-	if who != nil {
-		f.chain(who.Finish())
+	if chain != nil {
+		f.chain(chain)
 	}
 	f.folded, f.foldedN = j.folded, j.foldedNs
 	for _, b := range blocks {

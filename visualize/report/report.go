@@ -124,7 +124,7 @@ func Write(w io.Writer, src trace.Source, view View, o Options) error {
 	if err != nil {
 		return err
 	}
-	f, err := collect(src, chained(view, o), view == ViewSelfCheck)
+	f, err := collect(src, chained(view, o), view == ViewSelfCheck, nil)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func checked() *tracetest.Builder {
 }
 
 func TestSelfCheck(t *testing.T) {
-	f, err := collect(checked().Source(), false, true)
+	f, err := collect(checked().Source(), false, true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

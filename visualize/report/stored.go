@@ -169,8 +169,12 @@ type Facts struct {
 
 // Collect reads src's events, or what an earlier reading left in it. With chains it also finds out what the waits were
 // spent on, which holds waits in memory.
-func Collect(src trace.Source, chains bool) (*Facts, error) {
-	f, err := collect(src, chains, false)
+func Collect(src trace.Source, chains bool) (*Facts, error) { return CollectWith(src, chains, nil) }
+
+// CollectWith is Collect for who has another use of the events' weights: src is read whatever it holds, and its events are added to
+// weights, which keep rows apart by whatever is wanted and have all values.
+func CollectWith(src trace.Source, chains bool, weights *weigh.Collector) (*Facts, error) {
+	f, err := collect(src, chains, false, weights)
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,21 @@ func (c *Collector) fold() {
 	c.runs.fold(became)
 }
 
+// Coarser is a collector of the same events that keeps rows apart by less: by a part of what this one does. Its table is the one that
+// would be had it been asked for that from the beginning. What was added before is all that it has; it takes no more events, and this
+// one should not either. Where this one has already given up as much, it is the very same.
+func (c *Collector) Coarser(by By) *Collector {
+	if c.o.By == by || c.ended {
+		return c
+	}
+	x := *c
+	x.t = &Table{Frames: c.t.Frames, Doubt: c.t.Doubt}
+	x.o.MaxRows, x.o.Fewer = 0, []By{by}
+	x.live.live = nil // rows of memory in use are settled by events alone
+	x.fold()
+	return &x
+}
+
 func kindOf(k Kind) uint8 {
 	for i := range kinds {
 		if kinds[i] == k {
@@ -56,7 +71,7 @@ func kindOf(k Kind) uint8 {
 // fold takes over what rows have become.
 func (rs *runs) fold(became []int32) {
 	old := *rs
-	rs.sums, rs.used = nil, 0
+	rs.sums, rs.used = make([]runSum, len(old.sums)), 0 // as many, or fewer
 	for i := range old.sums {
 		s := &old.sums[i]
 		if s.key == 0 {

@@ -68,7 +68,26 @@ func TestFewerLabels(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows := len(c.rows)
+		coarser := map[By]*Collector{}
+		for _, less := range fewer {
+			if by&less == less {
+				coarser[less] = c.Coarser(less)
+			}
+		}
 		want := c.Table()
+		if again := c.Table(); again != want {
+			t.Errorf("by %d: a second table of the same", by)
+		}
+		for less, c := range coarser {
+			got := c.Table()
+			want, err := Collect(src, Options{By: less})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.By != less || got.Doubt != want.Doubt || got.Total != want.Total || !reflect.DeepEqual(got.Rows, want.Rows) {
+				t.Errorf("by %d, then %d: %d rows, %+v, %v; want %d, %+v, %v", by, less, len(got.Rows), got.Doubt, got.Total, len(want.Rows), want.Doubt, want.Total)
+			}
+		}
 		sizes[by] = rows
 		if len(want.Rows) < 1000 || want.Doubt.SharedCPU == 0 || want.Total[InuseSpace] == 0 || want.Total[Delay] == 0 {
 			t.Fatalf("by %d: %d rows, %+v: not what this test is for", by, len(want.Rows), want.Doubt)

@@ -124,6 +124,7 @@ type Collector struct {
 	live   heap
 	runs   runs
 	read   int32 // what ahead read, so that it is not left out
+	ended  bool  // the table is made
 	want   [NumValues]bool
 }
 
@@ -198,9 +199,11 @@ func (c *Collector) thread(id trace.ThreadID) *thread {
 	return t
 }
 
-// Table ends the collection.
+// Table ends the collection. Called again, it returns the same table.
 func (c *Collector) Table() *Table {
-	c.finish()
+	if !c.ended {
+		c.finish()
+	}
 	return c.t
 }
 
@@ -472,6 +475,7 @@ func (c *Collector) empty() {
 }
 
 func (c *Collector) finish() {
+	c.ended = true
 	c.t.By, c.t.Doubt.FreesUnmet = c.o.By, c.live.unmet()
 	c.empty()
 	c.runs.share(c)
