@@ -73,6 +73,7 @@ func (f *runFlags) finish(out *outputs, line *progress, stderr io.Writer) error 
 	if err := out.settle(src.Processes()); err != nil {
 		return errors.Join(err, src.done())
 	}
+	src.stays = true
 	recording, m := out.recording(), src.Meta()
 	does := endingOf(src.Stats().Events, cmp.Or(f.patience, max(patience, time.Duration(m.EndNs-m.StartNs)/patienceShare)), f.quiet)
 

@@ -27,6 +27,7 @@ type recording struct {
 	line  *progress     // where to show how far a reading of the events is; nil: nowhere
 	doing string        // what it is read for
 	after time.Duration // how long it may take before that is shown
+	stays bool          // what is made of the events when they have been read takes long, too: the line is cleared by whoever set this
 }
 
 var _ trace.BatchSource = (*recording)(nil)
@@ -128,7 +129,10 @@ func (r *recording) EventBatches(f func([]trace.Event, func()) error) error {
 		}
 		return f(events, done)
 	})
-	if shown {
+	switch {
+	case shown && r.stays:
+		r.line.stage("%s: adding up", r.doing)
+	case shown:
 		r.line.clear()
 	}
 	return r.unharmed(err)

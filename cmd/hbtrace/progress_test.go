@@ -56,14 +56,14 @@ func TestProgressOfReading(t *testing.T) {
 	if err := writeRecording(path); err != nil {
 		t.Fatal(err)
 	}
-	read := func(w io.Writer) uint64 {
+	read := func(w io.Writer, stays bool) uint64 {
 		src, err := openRecording(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer src.done()
 		src.shows(newProgress(w, false), "reading a.hbt")
-		src.after = -1 // everything takes longer than that
+		src.after, src.stays = -1, stays // everything takes longer than that
 		n := uint64(0)
 		if err := src.Events(func(*trace.Event) error { n++; return nil }); err != nil {
 			t.Fatal(err)
@@ -71,18 +71,23 @@ func TestProgressOfReading(t *testing.T) {
 		return n
 	}
 	terminal, written := pty(t)
-	n := read(terminal)
+	n := read(terminal, false)
 	got := written()
 	said := regexp.MustCompile(`^\r\x1b\[Khbtrace: reading a\.hbt: \d+ % of \d+ events`)
 	if n == 0 || !said.MatchString(got) || !strings.HasSuffix(got, clearLine) || strings.Contains(got, "\n") {
 		t.Errorf("%d events were read; the terminal saw %q", n, got)
+	}
+	terminal, written = pty(t)
+	read(terminal, true)
+	if got := written(); !strings.HasSuffix(got, clearLine+"hbtrace: reading a.hbt: adding up") {
+		t.Errorf("where the line stays the terminal saw %q", got)
 	}
 	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	read(file)
+	read(file, true)
 	if st, err := file.Stat(); err != nil || st.Size() != 0 {
 		t.Errorf("a file saw %d bytes (%v)", st.Size(), err)
 	}
