@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -43,6 +44,9 @@ func measure(dir, program string, kinds, copies, size, n int, cache string) (err
 		if program, err = generate(dir, kinds, copies, size); err != nil {
 			return err
 		}
+	}
+	if program, err = filepath.Abs(program); err != nil { // as modules have it
+		return err
 	}
 	f, err := elf.Open(program)
 	if err != nil {
