@@ -16,10 +16,11 @@ enum {
   HB_SYS_read = 0, HB_SYS_write = 1, HB_SYS_open = 2, HB_SYS_close = 3, HB_SYS_fstat = 5, HB_SYS_mmap = 9, HB_SYS_munmap = 11,
   HB_SYS_rt_sigaction = 13, HB_SYS_rt_sigprocmask = 14, HB_SYS_sched_yield = 24, HB_SYS_madvise = 28, HB_SYS_getpid = 39,
   HB_SYS_socket = 41, HB_SYS_connect = 42, HB_SYS_sendto = 44, HB_SYS_recvmsg = 47, HB_SYS_getsockname = 51, HB_SYS_getpeername = 52, HB_SYS_setsockopt = 54,
-  HB_SYS_execve = 59,
-  HB_SYS_readlink = 89, HB_SYS_getrusage = 98, HB_SYS_getppid = 110, HB_SYS_rt_sigtimedwait = 128,
+  HB_SYS_execve = 59, HB_SYS_kill = 62,
+  HB_SYS_readlink = 89, HB_SYS_getrusage = 98, HB_SYS_getppid = 110, HB_SYS_rt_sigtimedwait = 128, HB_SYS_rt_sigqueueinfo = 129,
   HB_SYS_sigaltstack = 131, HB_SYS_prctl = 157,
   HB_SYS_gettid = 186, HB_SYS_futex = 202, HB_SYS_io_getevents = 208, HB_SYS_clock_gettime = 228, HB_SYS_exit_group = 231,
+  HB_SYS_rt_tgsigqueueinfo = 297,
   HB_SYS_prlimit64 = 302, HB_SYS_seccomp = 317, HB_SYS_execveat = 322, HB_SYS_io_uring_enter = 426,
 };
 
@@ -83,6 +84,9 @@ static inline int hb_ucontext_after_syscall(const void *uc) {
   const uint64_t *g = (const uint64_t *)((const char *)uc + 40);
   return g[14] == g[16];
 }
+
+/* The signals that are blocked when the handler returns: uc_sigmask of the kernel's struct ucontext. */
+static inline uint64_t *hb_ucontext_mask(void *uc) { return (uint64_t *)((char *)uc + 296); }
 
 /* The CPU that this runs on; UINT32_MAX when it cannot be told. The kernel keeps it in the limit of a segment (__CPUNODE_SEG,
  * arch/x86/include/asm/segment.h), from where its vDSO reads it. signal-safe; 10 ns */

@@ -24,7 +24,8 @@ struct hb_local; /* private memory of a recorded thread: unwind/delta.h */
 enum { HB_TLS_DEAD = 1, /* the thread has said goodbye: what still runs on it passes through */
        HB_TLS_UNSLOTTED = 2, /* no slot was free: passes through, counted once */
        HB_TLS_FRESH = 4, /* its private memory has never been touched */
-       HB_TLS_ALONE = 8 /* its private memory is a mapping of its own, without room for locks that are held */ };
+       HB_TLS_ALONE = 8, /* its private memory is a mapping of its own, without room for locks that are held */
+       HB_TLS_LENT = 16 /* our signal is blocked to the program, and not to the kernel (sampler/lend.h) */ };
 
 /* Initial-exec thread-local state: zero on a new thread, copied on fork. At most 256 bytes, since an agent
  * that is loaded late finds little static TLS left. */
@@ -144,6 +145,13 @@ struct hb_wiped {
 
 #define HB_WAIT_ALWAYS_NS 50000 /* a wait of so long is always recorded (hooks/wait.h) */
 
+/* the beginning of the kernel's siginfo_t (include/uapi/asm-generic/siginfo.h, _rt) */
+struct hb_siginfo {
+  int32_t signo, error, code, pad;
+  int32_t pid, uid;
+  int32_t value, value_high;
+};
+
 /* sigaction as the kernel takes it */
 struct hb_sigaction {
   void *handler;
@@ -191,6 +199,7 @@ struct hb_process {
   _Atomic uint32_t claims;
   struct hb_sigaction app_action; /* what the target believes to have installed for our signal */
   _Atomic uint32_t app_action_set;
+  _Atomic uint32_t own_use; /* 1: the target has sent the signal to a thread that had lent it */
   struct hb_slab *slabs;
   _Atomic uint64_t resolved;  /* 1: hb_real is filled */
 };

@@ -81,6 +81,7 @@ struct hb_birth { /* what the creator of a thread knew */
   uint64_t start_routine;
   uint32_t parent_uid;
   uint64_t stack_bytes; /* 0: unknown */
+  uint32_t lent;        /* it had lent the sampling signal (sampler/lend.h) */
 };
 
 /* Make the calling thread a recorded one. hook path */
@@ -174,6 +175,7 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
 }
 
 static void hb_after_fork(struct hb_tls *t);
+static void hb_lent_forked(const struct hb_tls *t);
 
 /* Is this a recorded thread of a recorded process? Joins, or puts a fork child right, when it has to. hook path */
 static int hb_thread_ready(struct hb_tls *t) {
@@ -298,6 +300,7 @@ static HB_NOINLINE void hb_after_fork(struct hb_tls *t) {
   uint32_t parent = hb.uid, dead = 0, flags = hb_load_relaxed(&hb.slot->flags) & ~(uint32_t)HB_PROCF_SYNC_ONLY;
   if (!hb_cas_seq(&hb.wiped->alive, &dead, 1u)) return;
   t->slot = NULL;
+  hb_lent_forked(t);
   t->flags = 0;
   t->busy = 0;
   t->outer.sp = 0;

@@ -35,6 +35,7 @@ var madeAMD64 = made{
 		"sampler/arrival.h",
 		"sampler/flight.h",
 		"sampler/handler.h",
+		"sampler/lend.h",
 		"sampler/mask.h",
 		"sampler/points.h",
 		"segment/layout.h",
@@ -47,9 +48,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "862b59a7cc1cdfc299d3b2092a18abe64208a0152ba04193647665219179450b",
+	sourcesSHA256: "58c3566b60f980207e248339fd5cc2a006770e8dd15a431a46da1940f59e4dd7",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "1be17c339e07e346ed5b92d76189a8d3be082cdfdbdb4744bb205caed9ba5f75",
+		"agent/hbagent_linux_amd64.so": "38e1c3d363917266e85988fa25231f5289280f53343a405e33bcd72fc4bd295b",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

@@ -33,6 +33,7 @@ var madeARM64 = made{
 		"sampler/arrival.h",
 		"sampler/flight.h",
 		"sampler/handler.h",
+		"sampler/lend.h",
 		"sampler/mask.h",
 		"sampler/points.h",
 		"segment/layout.h",
@@ -45,8 +46,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "529e3987f89704e3e3bc8bbb42c3b8ef0b051780e862815c40fc3fe10107eb0b",
+	sourcesSHA256: "8c32025567488bd33d8bba0870ef2afc5e9419b42d76063ab57dfb9031c0deb3",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "17a1163d386f8fbf05336547846ded2ffb8f4a2cf88853afd0716956d1c85339",
+		"agent/hbagent_linux_arm64.so": "560992b0704c78d58787ef66092609f88473e5695dc1fccd1977c35e47415497",
 	},
 }

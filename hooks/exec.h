@@ -96,6 +96,7 @@ static char *const *hb_exec_environ(struct hb_exec *x, char *const *env) {
  * passes by, nobody signals it */
 static int hb_exec_gate(struct hb_block *b) {
   struct hb_tls *t = hb_self();
+  hb_lend_end(t); /* the mask is handed on */
   /* where this image's CPU time ends and the exec's begins (hb_emit_exec) */
   if (hb_load_relaxed(&hb.on) && t->slot && hb_load_relaxed(&hb.wiped->alive) && (uint32_t)hb_sys1(HB_SYS_gettid, 0) == t->slot->tid)
     hb_store_relaxed(&t->slot->cpu_ns, hb_thread_cpu_ns());
@@ -223,6 +224,7 @@ HB_EXECL(execle, execve, va_arg(again, hb_strings))
     fn real = HB_REAL(fn, symbol);                                                                         \
     struct hb_exec x;                                                                                      \
     if (!real) return HB_ENOSYS;                                                                           \
+    hb_lend_end(hb_self());                                                                                \
     return hb_exec_failed(&x, real(pid, path, actions, attr, argv, hb_exec_environ(&x, env)));             \
   }
 HB_SPAWN(posix_spawn, HB_VERSIONED(posix_spawn))

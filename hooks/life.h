@@ -64,7 +64,10 @@ static HB_NOINLINE __attribute__((section("hb_thread_text"))) void *hb_thread_ma
       hb_end(t);
     }
     if (hb_point_near(t, hb_stamp())) hb_sample_inside(t, 0, HB_FRAME); /* its birth: no part of the work that follows */
+    hb_lend_at_birth(t, (int)birth.lent);
     hb_store_release(&t->slot->state, t->rest); /* it joined as one that nobody signals */
+  } else {
+    hb_lend_at_birth(t, (int)birth.lent);
   }
   void *r = routine(arg);
   hb_thread_goodbye();
@@ -86,7 +89,7 @@ HB_EXPORT HB_NOINLINE int pthread_create(void *th, const void *attr, void *(*rou
     bytes = asked;
   s->routine = routine;
   s->arg = arg;
-  s->birth = (struct hb_birth){(uint64_t)routine, t->uid, bytes};
+  s->birth = (struct hb_birth){(uint64_t)routine, t->uid, bytes, t->flags & HB_TLS_LENT};
   int r = real(th, attr, hb_thread_main, s);
   if (r) hb_store_release(&s->used, 0u);
   return r;
@@ -101,7 +104,7 @@ HB_EXPORT HB_NOINLINE int thrd_create(void *th, int (*routine)(void *), void *ar
   if (!s) return real(th, routine, arg);
   s->routine = (void *(*)(void *))(void *)routine; /* its int comes back in the low half of the register */
   s->arg = arg;
-  s->birth = (struct hb_birth){(uint64_t)routine, t->uid, hb.default_stack};
+  s->birth = (struct hb_birth){(uint64_t)routine, t->uid, hb.default_stack, t->flags & HB_TLS_LENT};
   int r = real(th, (int (*)(void *))(void *)hb_thread_main, s);
   if (r) hb_store_release(&s->used, 0u);
   return r;

@@ -14,21 +14,14 @@
 
 #include "agent/thread.h"
 #include "sampler/arrival.h"
+#include "sampler/lend.h"
 #include "syscallproxy/proxy.h"
 
 #define HB_SA_SIGINFO 4ul
 #define HB_SA_ONSTACK 0x08000000ul
 #define HB_SA_RESTART 0x10000000ul
-#define HB_SI_QUEUE (-1)
 #define HB_SIG_DFL ((void *)0)
 #define HB_SIG_IGN ((void *)1)
-
-/* the beginning of the kernel's siginfo_t (include/uapi/asm-generic/siginfo.h, _rt) */
-struct hb_siginfo {
-  int32_t signo, error, code, pad;
-  int32_t pid, uid;
-  int32_t value, value_high;
-};
 
 /* A sampling signal that is the target's own. signal-safe */
 static void hb_chain(int sig, struct hb_siginfo *info, void *uc) {
@@ -45,11 +38,11 @@ static void hb_chain(int sig, struct hb_siginfo *info, void *uc) {
 static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
   struct hb_tls *t = hb_self();
   struct hb_thread *s = t->slot;
-  int ours = info->code == HB_SI_QUEUE && ((uint32_t)info->value & ~0xffu) == hb.cookie;
+  int ours = hb_is_ours(info);
   int announced = s && hb_load_relaxed(&hb.wiped->alive) && hb_load_acquire(&s->state) == HB_SIGNALLED;
   if (!ours && announced && info->code == 0 && info->pid == 0) ours = 1;
   if (!ours) {
-    hb_chain(sig, info, uc);
+    if (!hb_lent_put_back(t, sig, info, uc)) hb_chain(sig, info, uc);
     return;
   }
   if (!announced) {

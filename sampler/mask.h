@@ -2,7 +2,7 @@
  *
  * A signal of ours that stays pending on a thread that has it blocked would swallow the next one that the target sends
  * there, or be handed to its sigwait. So the change is made inside a proxied section (what is in flight is taken
- * first), and while the signal is blocked the thread rests in MASKED, where nobody signals it.
+ * first), and while the signal is blocked the thread rests in MASKED, where nobody signals it; but for threads that lend it (lend.h).
  * Not seen: masks changed by raw system calls, by siglongjmp or setcontext, and by sa_mask during the target's own
  * handlers. There a pending signal is taken at the next proxied call. */
 #ifndef HB_MASK_H
@@ -11,14 +11,20 @@
 #include "agent/real.h"
 #include "sampler/handler.h"
 
-enum { HB_SIG_BLOCK, HB_SIG_UNBLOCK, HB_SIG_SETMASK };
-
 typedef int (*hb_mask_fn)(int, const uint64_t *, uint64_t *);
 
 /* hook path; keeps errno and result of the real call */
 static HB_NOINLINE int hb_change_mask(hb_mask_fn real, int how, const uint64_t *set, uint64_t *old) {
   struct hb_tls *t = hb_self();
   struct hb_block b;
+  if (HB_UNLIKELY(t->flags & HB_TLS_LENT)) { /* whoever asks believes it blocked, also a vfork child */
+    uint64_t copy[16];
+    const uint64_t *to = hb_lent(t) ? hb_lent_set(t, how, set, copy) : set;
+    if (!to && set) hb_lend_end(t);
+    int r = real(how, to ? to : set, old);
+    if (r == 0 && old) old[0] |= hb_signal_bit();
+    return r;
+  }
   uint64_t named = set ? set[0] & hb_signal_bit() : 0;
   int changes = set && (how == HB_SIG_SETMASK ? (named != 0) != (t->rest == HB_MASKED)
                                               : named && (how == HB_SIG_BLOCK) != (t->rest == HB_MASKED));
@@ -35,7 +41,8 @@ static HB_NOINLINE int hb_change_mask(hb_mask_fn real, int how, const uint64_t *
   HB_EXPORT int symbol(int how, const uint64_t *set, uint64_t *old) {          \
     hb_mask_fn real = HB_REAL(hb_mask_fn, symbol);                             \
     if (HB_UNLIKELY(!real)) return (int)hb_fail(HB_ENOSYS);                    \
-    if (!hb_load_relaxed(&hb.on)) return real(how, set, old);                  \
+    if (!hb_load_relaxed(&hb.on) && !(hb_self()->flags & HB_TLS_LENT))         \
+      return real(how, set, old);                                              \
     return hb_change_mask(real, how, set, old);                                \
   }
 HB_MASK(pthread_sigmask)

@@ -287,7 +287,7 @@ func TestHeap(t *testing.T) {
 	}
 }
 
-// TestLateSamplesAreSaid: a thread that blocks every signal is sampled at its next call, and the report says how much
+// TestLateSamplesAreSaid: a thread that comes to block every signal is sampled at its next call, and the report says how much
 // of the profile that is.
 func TestLateSamplesAreSaid(t *testing.T) {
 	s := start(t, testprog.Command{Args: []string{testprog.Build(t, "maskall")}}, "-F", "499")
@@ -302,7 +302,16 @@ func TestLateSamplesAreSaid(t *testing.T) {
 	if !strings.Contains(string(out), "of CPU time counted at the next call, and charged to it") {
 		t.Errorf("the report does not say that samples were late:\n%s", out)
 	}
-	out, err = exec.Command(testprog.Hbtrace(t), "report", "--json", s.prefix+".hbt").Output()
+	accounted, late := s.lateCPU(t)
+	if late < accounted/4 || late > accounted {
+		t.Errorf("%d of %d ns were sampled late, the masked thread used about half", late, accounted)
+	}
+}
+
+// lateCPU is how much CPU time the report accounts for, and how much of it was counted at the next call, in ns.
+func (s *session) lateCPU(t *testing.T) (accounted, late int64) {
+	t.Helper()
+	out, err := exec.Command(testprog.Hbtrace(t), "report", "--json", s.prefix+".hbt").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,8 +325,20 @@ func TestLateSamplesAreSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d of %d ns late", rep.CPU.Late, rep.CPU.Accounted)
-	if rep.CPU.Late < rep.CPU.Accounted/4 || rep.CPU.Late > rep.CPU.Accounted {
-		t.Errorf("%d of %d ns were sampled late, the masked thread used about half", rep.CPU.Late, rep.CPU.Accounted)
+	return rep.CPU.Accounted, rep.CPU.Late
+}
+
+// TestBornMasked: a thread that is born with all signals blocked, as those of liblzma are, is sampled inside its work, not at the next call.
+func TestBornMasked(t *testing.T) {
+	s := start(t, testprog.Command{Args: []string{testprog.Build(t, "lent", "-O2"), "1"}})
+	res := s.finish(t)
+	if res.Status() != 0 {
+		t.Errorf("lent: %v", res)
+	}
+	r := s.open(t)
+	r.wantShare(t, "cpu", "unseen_work", 0.9, function("unseen_work"))
+	if accounted, late := s.lateCPU(t); late*10 > accounted {
+		t.Errorf("%d of %d ns were counted at the next call, want next to none", late, accounted)
 	}
 }
 
