@@ -22,9 +22,10 @@ import (
 )
 
 // patience is how long whoever waits for the program's end may be kept waiting for what is made of the recording; or an eighth
-// of the time that was recorded, where that is more. What takes longer is left to be asked for.
+// of the time that was recorded, where that is more. What takes longer is left to be asked for. It is so long that a recording of a GiB, some 100 million events, has
+// its summary: every report of it takes a second or two then, and a minute without.
 const (
-	patience      = 30 * time.Second
+	patience      = 90 * time.Second
 	patienceShare = 8
 )
 

@@ -25,14 +25,14 @@ func TestEndingOf(t *testing.T) {
 	}{
 		{0, patience, false, ending{profile: true, tables: true, perfetto: true}},
 		{manyEvents, patience, false, all},
-		{10_000_000, patience, false, all},
-		{14_000_000, patience, false, ending{profile: true, tables: true, perfetto: true}},
-		{30_000_000, patience, false, ending{profile: true, tables: true}},
-		{100_000_000, patience, false, ending{}},
+		{30_000_000, patience, false, all},
+		{40_000_000, patience, false, ending{profile: true, tables: true, perfetto: true}},
+		{100_000_000, patience, false, ending{profile: true, tables: true}}, // a GiB
+		{200_000_000, patience, false, ending{}},
 		{100_000_000, 20 * time.Minute, false, all}, // hours were recorded
 		{10_000_000, patience, true, ending{profile: true, perfetto: true}},
-		{40_000_000, patience, true, ending{profile: true}},
-		{100_000_000, patience, true, ending{}},
+		{60_000_000, patience, true, ending{profile: true}},
+		{200_000_000, patience, true, ending{}},
 		{1 << 63, patience, false, ending{}},
 	} {
 		if got := endingOf(c.events, c.patience, c.quiet); got != c.want {

@@ -57,7 +57,7 @@ func newRun() *cobra.Command {
 PREFIX` + suffixPprof + ` and PREFIX` + suffixPerfetto + ` and a summary on standard error. The program has standard input, output and
 error to itself; signals are passed on to it.
 
-Of a very large recording, what would take longer than 30 s (or an eighth of the time that was recorded) is left out:
+Of a very large recording, what would take longer than 90 s (or an eighth of the time that was recorded) is left out:
 the commands that make it are told instead.
 
 It exits with the program's status, 128+n when signal n ended it, and with 125 when something is wrong with the
