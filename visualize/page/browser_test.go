@@ -87,7 +87,25 @@ func testViews(t *testing.T, b *chromium.Browser) {
 				t.Errorf("%s %s says only %q", form, view, text)
 			}
 		}
+		// The lights go out while another view is shown: the timeline is then what it is when it is painted anew.
 		p.Dark(true)
+		p.Key("1")
+		settled(p)
+		var painted []string
+		p.Eval(`(async () => {
+      const picture = () => document.querySelector(".timeline .scroller canvas").toDataURL();
+      const before = picture();
+      const { from, to } = hbtrace.shared.state;
+      const wait = () => new Promise((r) => setTimeout(r, 400));
+      hbtrace.shared.window(0, to / 3);
+      await wait();
+      hbtrace.shared.window(from, to);
+      await wait();
+      return [before, picture()];
+    })()`, &painted)
+		if painted[0] != painted[1] {
+			t.Errorf("%s: the timeline keeps colours of the other theme", form)
+		}
 		for _, size := range [][2]int{{700, 450}, {420, 800}} { // 1400 × 900 at 200 %, and what is narrow at 200 %
 			p.Resize(size[0], size[1], 2)
 			for i := range viewNames {

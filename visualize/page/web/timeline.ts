@@ -4,7 +4,7 @@ import type { App, View } from "./app.js";
 import { drawArrows, type Selected } from "./arrows.js";
 import { depthsOf, drawCalls } from "./calls.js";
 import { chartHeight, type Charted, Curves, drawCharts, rulerHeight } from "./charts.js";
-import { ink, looks, off, ready, running } from "./colours.js";
+import { dark, ink, looks, off, ready, running } from "./colours.js";
 import { Canvas, fill, h } from "./dom.js";
 import { duration, steps } from "./format.js";
 import { index, stripHeight, Strips } from "./lanes.js";
@@ -40,6 +40,7 @@ export class Timeline implements View, Plot {
   private legend = h("div", { class: "legend", "aria-label": "What the colours mean" });
   private strips = new Strips();
   private curves = new Curves();
+  private painted = dark(); // whether bitmaps are for the dark
   private lanes: Lane[] = [];
   private rows: Rows | null = null;
   private rowsOf = new Map<number, [number, number]>();
@@ -113,10 +114,6 @@ export class Timeline implements View, Plot {
     this.charts.fit(width, 3 * chartHeight + rulerHeight);
     this.canvas.fit(width, Math.max(40, this.scroller.clientHeight));
     if (what.has("data")) this.asked = "";
-    if (what.has("theme")) {
-      this.strips.forget();
-      this.curves.forget();
-    }
     if (what.has("from") || what.has("to")) this.move();
     if (what.has("data") || what.has("shown")) this.explain();
     this.layout();
@@ -219,6 +216,11 @@ export class Timeline implements View, Plot {
 
   private render(): void {
     if (!this.element.isConnected || this.canvas.width === 0) return;
+    if (this.painted !== dark()) { // it may have changed while another view was shown
+      this.painted = dark();
+      this.strips.forget();
+      this.curves.forget();
+    }
     drawCharts(this, this.charts, this.chart, this.hover ? this.hover.x : -1, this.curves, this.moving);
     this.drawPicked(this.charts.g, this.charts.height);
     this.drawLanes();
