@@ -30,10 +30,11 @@ export class Curves {
     this.of = null;
   }
 
-  /** serves says whether the bitmap, moved and stretched, will do. */
-  serves(p: Plot, c: Charted, moving: boolean): boolean {
+  /** serves says whether the bitmap, moved and stretched, will do: amid a movement also one of older data, and in a busy frame any. */
+  serves(p: Plot, c: Charted, moving: boolean, busy: boolean): boolean {
     const { from, to } = p.app.shared.state;
-    if (!this.of || this.of.data !== c.data || this.of.width !== p.plotWidth()) return false;
+    if (!this.of || (this.of.data !== c.data && !moving) || this.of.width !== p.plotWidth()) return false;
+    if (moving && busy) return true;
     const stretch = (this.of.to - this.of.from) / (to - from);
     const seen = Math.min(this.of.to, to) - Math.max(this.of.from, from);
     return (this.of.from === from && this.of.to === to) || (moving && stretch < mostStretch && stretch > 1 / mostStretch && seen > (to - from) * 0.7);
@@ -60,14 +61,17 @@ export class Curves {
   }
 }
 
-/** drawCharts draws the curves and, below them, the ruler. hover is where the pointer is, -1 for nowhere. */
-export function drawCharts(p: Plot, canvas: Canvas, c: Charted | null, hover: number, bitmap: Curves, moving: boolean): void {
+/**
+ * drawCharts draws the curves and, below them, the ruler. hover is where the pointer is, -1 for nowhere. busy says that the frame has painted
+ * much already: amid a movement the curves are then left for the next one.
+ */
+export function drawCharts(p: Plot, canvas: Canvas, c: Charted | null, hover: number, bitmap: Curves, moving: boolean, busy: boolean): void {
   const { g, width, height } = canvas;
   g.clearRect(0, 0, width, height);
   g.font = "11px system-ui, sans-serif";
   g.textBaseline = "middle";
   ruler(p, canvas, height - rulerHeight);
-  const kept = c !== null && bitmap.serves(p, c, moving);
+  const kept = c !== null && bitmap.serves(p, c, moving, busy);
   const curve2d = c !== null && !kept ? bitmap.begin(p, c, canvas) : null;
   const { about } = p.app.store;
   const curves: { name: string; of?: Float64Array; colour: string; unit: (perNs: number) => string }[] = [

@@ -37,11 +37,12 @@ export class Strips {
 
   /**
    * serves says whether the bitmap, stretched and moved, will do for a frame amid a movement: a frame then costs a copy of it, whatever
-   * lies behind. Anything but the exact time it was painted for is for movements only.
+   * lies behind. Anything but the exact time and rows that it was painted for is for movements only: answers that come amid one are
+   * painted when the old ones will not do any more.
    */
   serves(from: number, to: number, rows: Rows | null, lanes: string, moving: boolean): boolean {
     const p = this.painted;
-    if (!p || p.rows !== rows || p.lanes !== lanes) return false;
+    if (!p || p.lanes !== lanes || (p.rows !== rows && (!moving || !p.rows))) return false;
     if (p.from === from && p.to === to) return true;
     const stretch = (p.to - p.from) / (to - from);
     const seen = Math.min(p.to, to) - Math.max(p.from, from);

@@ -221,12 +221,13 @@ export class Timeline implements View, Plot {
       this.strips.forget();
       this.curves.forget();
     }
-    drawCharts(this, this.charts, this.chart, this.hover ? this.hover.x : -1, this.curves, this.moving);
+    const busy = this.drawLanes();
+    drawCharts(this, this.charts, this.chart, this.hover ? this.hover.x : -1, this.curves, this.moving, busy);
     this.drawPicked(this.charts.g, this.charts.height);
-    this.drawLanes();
   }
 
-  private drawLanes(): void {
+  /** drawLanes says whether it had to paint the lanes anew. */
+  private drawLanes(): boolean {
     const { g } = this.canvas;
     const { from, to, threads, find } = this.app.shared.state;
     const top = this.scroller.scrollTop;
@@ -242,7 +243,8 @@ export class Timeline implements View, Plot {
     for (let t = first; t <= to; t += step) g.fillRect(this.x(t), 0, 1, this.canvas.height);
 
     const which = `${plot * d}|${lanes.map((l) => l.thread).join(".")}`;
-    if (!this.strips.serves(from, to, this.rows, which, this.moving)) {
+    const stale = !this.strips.serves(from, to, this.rows, which, this.moving);
+    if (stale) {
       this.strips.begin(Math.round(plot * d), lanes.length, d);
       lanes.forEach((l, i) => {
         const r = this.rowsOf.get(l.thread) ?? [0, 0];
@@ -281,6 +283,7 @@ export class Timeline implements View, Plot {
         if (b >= a) g.strokeRect(a - 1, l.y - top - 1, Math.max(2, b - a + 2), stripHeight + 2);
       }
     }
+    return stale;
   }
 
   private drawPicked(g: CanvasRenderingContext2D, height: number): void {
