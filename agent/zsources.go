@@ -48,9 +48,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "58c3566b60f980207e248339fd5cc2a006770e8dd15a431a46da1940f59e4dd7",
+	sourcesSHA256: "3458baa481e12e5a9159a8fce18a32cc0fbffc884e703d6ac7c26f42e2b67664",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "38e1c3d363917266e85988fa25231f5289280f53343a405e33bcd72fc4bd295b",
+		"agent/hbagent_linux_amd64.so": "aeb6eee64f54edfc36ef82f5517934c00573efc13d74c8c9025c211fafcf12d4",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

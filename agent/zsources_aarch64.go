@@ -46,8 +46,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "8c32025567488bd33d8bba0870ef2afc5e9419b42d76063ab57dfb9031c0deb3",
+	sourcesSHA256: "b63904ead344f2d55985e360cb79cb7ef32a61d2b6eda93727f2c1b15937ae4c",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "560992b0704c78d58787ef66092609f88473e5695dc1fccd1977c35e47415497",
+		"agent/hbagent_linux_arm64.so": "2a53c93e9230559dca5e8beab1d3ab79c68dd8c7f9596d6d11c5bed0fa4d74a5",
 	},
 }

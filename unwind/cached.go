@@ -97,7 +97,7 @@ func OpenCached(b []byte, k Key) (*Table, error) {
 // packed as they are whole.
 func (t *Table) check() error {
 	h, le := &t.head, binary.LittleEndian
-	want := head{Machine: h.Machine, TextLo: h.TextLo, TextHi: h.TextHi, Buckets: h.Buckets, Rows: h.Rows, Rules: h.Rules}
+	want := head{Machine: h.Machine, TextLo: h.TextLo, TextHi: h.TextHi, Buckets: h.Buckets, Rows: h.Rows, Rules: h.Rules, Far: h.Far}
 	if want.place(); want != *h || h.TextLo&(1<<bucketBits-1) != 0 || h.Rules > 1<<16 {
 		return errors.New("its parts do not follow each other")
 	}
@@ -117,14 +117,30 @@ func (t *Table) check() error {
 		if first > next || next > h.Rows {
 			return fmt.Errorf("rows %d to %d of %d", first, next, h.Rows)
 		}
-		pcs, ids := t.blob[h.PCsOff+2*first:][:2*(next-first)], t.blob[h.IDsOff+2*first:][:2*(next-first)]
-		for last := -1; len(pcs) >= 2 && len(ids) >= 2; pcs, ids = pcs[2:], ids[2:] {
+		pcs := t.blob[h.PCsOff+2*first:][:2*(next-first)]
+		for last := -1; len(pcs) >= 2; pcs = pcs[2:] {
 			pc := int(le.Uint16(pcs))
-			if pc <= last || pc >= 1<<bucketBits || uint32(le.Uint16(ids)) >= h.Rules {
+			if pc <= last || pc >= 1<<bucketBits {
 				return fmt.Errorf("row at %#x is out of order", h.TextLo+uint64(k)<<bucketBits+uint64(pc))
 			}
 			last = pc
 		}
+	}
+	far := t.blob[h.FarOff:][:farBytes*h.Far]
+	for row, id := range t.blob[h.IDsOff:][:h.Rows] {
+		rule := uint32(id)
+		if id == idFar {
+			if len(far) == 0 || le.Uint32(far) != uint32(row) || le.Uint32(far[4:]) < idFar {
+				return fmt.Errorf("row %d has no rule", row)
+			}
+			rule, far = le.Uint32(far[4:]), far[farBytes:]
+		}
+		if rule >= h.Rules {
+			return fmt.Errorf("row %d has rule %d of %d", row, rule, h.Rules)
+		}
+	}
+	if len(far) != 0 {
+		return errors.New("it has rules for rows that have one")
 	}
 	return nil
 }

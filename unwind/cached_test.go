@@ -147,7 +147,8 @@ func TestCachedDamage(t *testing.T) {
 	}
 	// One that somebody has proved afresh: what the agent would be misled by is seen nonetheless.
 	for name, change := range map[string]func(b []byte, h *head){
-		"a row's rule":      func(b []byte, h *head) { b[h.IDsOff+1] = 0xff },
+		"a row's rule":      func(b []byte, h *head) { b[h.IDsOff+1] = 0xfe },
+		"a rule elsewhere":  func(b []byte, h *head) { b[h.IDsOff+1] = idFar },
 		"a row's place":     func(b []byte, h *head) { b[h.PCsOff+3] = 0xff },
 		"the first row":     func(b []byte, h *head) { b[h.PCsOff] = 1 },
 		"rows out of order": func(b []byte, h *head) { copy(b[h.PCsOff+4:h.PCsOff+6], b[h.PCsOff+2:]) },
@@ -213,4 +214,48 @@ func FuzzCached(f *testing.F) {
 			}
 		})
 	})
+}
+
+// TestManyRules: a table with more rules than a row's byte can name finds each, and what is wrong with those that lie elsewhere is seen.
+func TestManyRules(t *testing.T) {
+	const rules = 600
+	f := &frameBytes{addr: testFrames}
+	var code []byte
+	for i := range rules {
+		code = append(code, 0x41, 0x0e, byte(16+8*i)|0x80, byte((16+8*i)>>7)) // advance 1, CFA at 16 + 8i
+	}
+	f.fde(f.cie(), testText+0x100, rules+1, code...)
+	in := input(t, elfWith(".eh_frame", f.b))
+	table, err := in.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table.Stats.Rules < rules || table.head.Far < rules-idFar || table.head.Far > rules {
+		t.Fatalf("%d rules, %d of them elsewhere", table.Stats.Rules, table.head.Far)
+	}
+	consistent(t, table)
+	for i := range rules {
+		if r, want := table.Lookup(testText+0x101+uint64(i)), (Rule{Kind: SP, Off: int32(16 + 8*i)}); r.Kind != want.Kind || r.Off != want.Off {
+			t.Fatalf("row %d: %v, want %v", i, r, want)
+		}
+	}
+	k := in.Key()
+	if _, err := OpenCached(table.Cached(k), k); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(b []byte, h *head){
+		"of another row":          func(b []byte, h *head) { b[h.FarOff]++ },
+		"no rule":                 func(b []byte, h *head) { b[h.FarOff+6] = 1 },
+		"one that a byte can say": func(b []byte, h *head) { copy(b[h.FarOff+4:], []byte{3, 0, 0, 0}) },
+		"of a row that has one":   func(b []byte, h *head) { b[h.IDsOff+h.Rows-2] = 3 },
+	} {
+		bad := bytes.Clone(table.Blob())
+		change(bad, &table.head)
+		if _, err := OpenCached((&Table{blob: bad}).Cached(k), k); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+		if opened, err := Open(bad); err == nil { // whatever it finds, it reads nothing outside
+			opened.Each(func(uint64, uint64, Rule) {})
+		}
+	}
 }

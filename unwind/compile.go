@@ -3,18 +3,20 @@
 // the list of a process's modules in shared memory (modules.go). The C side walks stacks by them inside the
 // target: table.h, verify.h, and walk.h by frame pointers. modules.h is the layout that both share.
 //
-// A table maps each pc to the rule that finds its caller: two bytes of pc and two of rule a row, behind an index
+// A table maps each pc to the rule that finds its caller: two bytes of pc and one of rule a row, behind an index
 // of one word per KiB of text. It holds ELF virtual addresses only, so that one table serves every process, and
 // it says nothing about registers other than SP, FP and return address: that is all that a profiler's walk needs.
 package unwind
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 )
 
 // ErrNoCFI is returned for a file without call frame information, or with none for executable bytes.
@@ -355,10 +357,11 @@ func bare(code []byte) bool {
 // layOut writes the table as modules.h describes it.
 func (t *compiler) layOut(hi uint64) *Table {
 	t.stats.Rows, t.stats.Rules = len(t.pcs), len(t.rules)
+	far := t.renumber()
 	h := head{
 		Machine: uint32(t.m.elf), TextLo: t.lo, TextHi: hi,
 		Buckets: uint32((hi - t.lo + 1<<bucketBits - 1) >> bucketBits),
-		Rows:    uint32(len(t.pcs)), Rules: uint32(len(t.rules)),
+		Rows:    uint32(len(t.pcs)), Rules: uint32(len(t.rules)), Far: far,
 	}
 	h.place()
 	b := make([]byte, h.Bytes)
@@ -372,13 +375,46 @@ func (t *compiler) layOut(hi uint64) *Table {
 		le.PutUint32(b[h.IndexOff+4*k:], uint32(next))
 	}
 	le.PutUint32(b[h.IndexOff+4*h.Buckets:], h.Rows)
+	far = h.FarOff
 	for i, pc := range t.pcs {
 		le.PutUint16(b[h.PCsOff+2*uint32(i):], uint16(pc&(1<<bucketBits-1)))
-		le.PutUint16(b[h.IDsOff+2*uint32(i):], t.rowIDs[i])
+		id := t.rowIDs[i]
+		if id >= idFar {
+			le.PutUint32(b[far:], uint32(i))
+			le.PutUint32(b[far+4:], uint32(id))
+			far, id = far+farBytes, idFar
+		}
+		b[h.IDsOff+uint32(i)] = byte(id)
 	}
 	for i, r := range t.rules {
 		r.put(b[h.RulesOff+ruleBytes*uint32(i):])
 		le.PutUint32(b[h.WordsOff+4*uint32(i):], r.word())
 	}
 	return &Table{Stats: t.stats, head: h, blob: b}
+}
+
+// renumber gives the rules that most rows have the lowest numbers, behind rule 0, which stays: a row has one byte for its
+// rule's. It returns how many rows have a rule that does not fit.
+func (t *compiler) renumber() (far uint32) {
+	rows := make([]uint32, len(t.rules)) // with that rule
+	for _, id := range t.rowIDs {
+		rows[id]++
+	}
+	order := make([]int, len(t.rules))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order[1:], func(a, b int) int { return cmp.Compare(rows[b], rows[a]) })
+	rules, number := make([]Rule, len(t.rules)), make([]uint16, len(t.rules))
+	for to, from := range order {
+		rules[to], number[from] = t.rules[from], uint16(to)
+		if to >= idFar {
+			far += rows[from]
+		}
+	}
+	for i, id := range t.rowIDs {
+		t.rowIDs[i] = number[id]
+	}
+	t.rules = rules
+	return far
 }

@@ -24,7 +24,7 @@
 #define HB_REGION_MAGIC 0x31736e6977756268ull /* "hbuwins1", little endian */
 #define HB_TABLE_MAGIC 0x31626174776e7568ull  /* "hunwtab1" */
 #define HB_MODULES_MAGIC 0x3173646f6d77686bull /* "khwmods1" */
-#define HB_TABLES_VERSION 1u
+#define HB_TABLES_VERSION 2u
 
 struct hb_region {
   uint64_t magic;
@@ -61,12 +61,19 @@ struct hb_modules {
  *
  *   index   uint32_t[buckets + 1]  first row of each 1 KiB of text; the last entry equals rows
  *   pcs     uint16_t[rows]         low 10 bits of the row's address
- *   ids     uint16_t[rows]         its rule
+ *   ids     uint8_t[rows]          its rule; HB_ID_FAR: the one that far says
+ *   far     struct hb_far[far]     the rules of those rows, by row
  *   rules   struct hb_rule[rules]  rule 0 is HB_RULE_NONE
  *   words   uint32_t[rules]        the same in 27 bits where they fit (HB_WORD_*)
  *
- * Row 0 stands at text_lo, so that every address in range has a row. */
+ * Rules are numbered by how many rows have them, so that few rows are far. Row 0 stands at text_lo, so that every address in range has
+ * a row. */
 #define HB_BUCKET_BITS 10
+#define HB_ID_FAR 0xffu
+struct hb_far {
+  uint32_t row, rule;
+};
+
 struct hb_table_head {
   uint64_t magic;
   uint32_t version;
@@ -77,11 +84,13 @@ struct hb_table_head {
   uint32_t buckets;
   uint32_t rows;
   uint32_t rules;
+  uint32_t far;
   uint32_t index_off; /* offsets from the head */
   uint32_t pcs_off;
   uint32_t ids_off;
   uint32_t rules_off;
   uint32_t words_off;
+  uint32_t far_off;
 };
 
 /* How to find the caller. CFA: the stack pointer after the return; the return address lies at CFA - 8 on x86-64.
@@ -150,7 +159,9 @@ _Static_assert(sizeof(struct hb_modules) == 32, "layout");
 _Static_assert(offsetof(struct hb_modules, generation) == 8, "layout");
 _Static_assert(offsetof(struct hb_modules, proc_uid) == 16, "layout");
 _Static_assert(offsetof(struct hb_modules, count) == 20, "layout");
-_Static_assert(sizeof(struct hb_table_head) == 72, "layout");
+_Static_assert(sizeof(struct hb_far) == 8, "layout");
+_Static_assert(offsetof(struct hb_far, rule) == 4, "layout");
+_Static_assert(sizeof(struct hb_table_head) == 80, "layout");
 _Static_assert(offsetof(struct hb_table_head, machine) == 12, "layout");
 _Static_assert(offsetof(struct hb_table_head, bytes) == 16, "layout");
 _Static_assert(offsetof(struct hb_table_head, text_lo) == 24, "layout");
@@ -158,11 +169,13 @@ _Static_assert(offsetof(struct hb_table_head, text_hi) == 32, "layout");
 _Static_assert(offsetof(struct hb_table_head, buckets) == 40, "layout");
 _Static_assert(offsetof(struct hb_table_head, rows) == 44, "layout");
 _Static_assert(offsetof(struct hb_table_head, rules) == 48, "layout");
-_Static_assert(offsetof(struct hb_table_head, index_off) == 52, "layout");
-_Static_assert(offsetof(struct hb_table_head, pcs_off) == 56, "layout");
-_Static_assert(offsetof(struct hb_table_head, ids_off) == 60, "layout");
-_Static_assert(offsetof(struct hb_table_head, rules_off) == 64, "layout");
-_Static_assert(offsetof(struct hb_table_head, words_off) == 68, "layout");
+_Static_assert(offsetof(struct hb_table_head, far) == 52, "layout");
+_Static_assert(offsetof(struct hb_table_head, index_off) == 56, "layout");
+_Static_assert(offsetof(struct hb_table_head, pcs_off) == 60, "layout");
+_Static_assert(offsetof(struct hb_table_head, ids_off) == 64, "layout");
+_Static_assert(offsetof(struct hb_table_head, rules_off) == 68, "layout");
+_Static_assert(offsetof(struct hb_table_head, words_off) == 72, "layout");
+_Static_assert(offsetof(struct hb_table_head, far_off) == 76, "layout");
 _Static_assert(sizeof(struct hb_rule) == 16, "layout");
 _Static_assert(offsetof(struct hb_rule, off) == 4, "layout");
 _Static_assert(offsetof(struct hb_rule, add) == 8, "layout");

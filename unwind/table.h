@@ -48,9 +48,10 @@ static int hb_table_check(const struct hb_table_head *h, uint64_t room) {
   if (h->machine != HB_ELF_MACHINE || h->bytes > room || h->text_hi <= h->text_lo) return 0;
   return (h->text_hi - h->text_lo - 1) >> HB_BUCKET_BITS == (uint64_t)h->buckets - 1 && !(h->index_off & 3) &&
          !(h->rules_off & 3) && hb_table_part(h->index_off, 4, (uint64_t)h->buckets + 1, h->bytes) &&
-         hb_table_part(h->pcs_off, 2, h->rows, h->bytes) && hb_table_part(h->ids_off, 2, h->rows, h->bytes) &&
+         hb_table_part(h->pcs_off, 2, h->rows, h->bytes) && hb_table_part(h->ids_off, 1, h->rows, h->bytes) &&
          hb_table_part(h->rules_off, sizeof(struct hb_rule), h->rules, h->bytes) && !(h->words_off & 3) &&
-         hb_table_part(h->words_off, 4, h->rules, h->bytes);
+         hb_table_part(h->words_off, 4, h->rules, h->bytes) && !(h->far_off & 3) &&
+         hb_table_part(h->far_off, sizeof(struct hb_far), h->far, h->bytes);
 }
 
 static const struct hb_module *hb_module_list(const struct hb_modules *l) { return (const struct hb_module *)(l + 1); }
@@ -191,6 +192,18 @@ HB_INLINE uint32_t hb_count_upto(const uint16_t *p, uint32_t n, uint32_t room, u
   return (uint32_t)(q - p) + (uint32_t)((sums[0] + sums[1]) * 0x0001000100010001ull >> 48);
 }
 
+/* The number of the rule of a row whose rule is not among the first. signal-safe */
+static HB_NOINLINE uint32_t hb_table_far(const struct hb_table_head *h, uint32_t row) {
+  const struct hb_far *f = (const struct hb_far *)((const char *)h + h->far_off);
+  uint32_t n = h->far;
+  while (n > 1) {
+    uint32_t half = n / 2;
+    f = f[half].row <= row ? f + half : f;
+    n -= half;
+  }
+  return n && f->row == row ? f->rule : UINT32_MAX;
+}
+
 /* The rule of an ELF virtual address by number, -1 when there is none. signal-safe */
 HB_INLINE int64_t hb_table_row(const struct hb_table_head *h, uint64_t vaddr) {
   const char *b = (const char *)h;
@@ -203,7 +216,8 @@ HB_INLINE int64_t hb_table_row(const struct hb_table_head *h, uint64_t vaddr) {
   /* with none of its own, the last row of an earlier KiB reaches here */
   uint32_t row = first + hb_count_upto((const uint16_t *)(b + h->pcs_off) + first, n, h->rows - first, low) - 1;
   if (HB_UNLIKELY(row >= h->rows)) return -1; /* nor is there an earlier one */
-  uint32_t id = ((const uint16_t *)(b + h->ids_off))[row];
+  uint32_t id = ((const uint8_t *)(b + h->ids_off))[row];
+  if (HB_UNLIKELY(id == HB_ID_FAR)) id = hb_table_far(h, row);
   return id < h->rules ? (int64_t)id : -1;
 }
 

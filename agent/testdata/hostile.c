@@ -27,7 +27,7 @@
     }                                                                                              \
   } while (0)
 
-enum { PAGE = 4096, STACK = 4 * PAGE, REGION = 2 * PAGE, BUCKETS = 4, ROWS = 64, RULES = 24 };
+enum { PAGE = 4096, STACK = 4 * PAGE, REGION = 2 * PAGE, BUCKETS = 4, ROWS = 64, RULES = 24, FAR = 8 };
 static const uint64_t text_lo = 0x5000000000, text_hi = 0x5000000000 + (BUCKETS << HB_BUCKET_BITS);
 
 static long rounds, round_;
@@ -104,14 +104,18 @@ static void make_region(void) {
   uint32_t bytes = (uint32_t)(REGION - table), end = bytes;
   *t = (struct hb_table_head){.magic = HB_TABLE_MAGIC, .version = HB_TABLES_VERSION, .machine = HB_ELF_MACHINE, .bytes = bytes,
                               .text_lo = text_lo, .text_hi = text_hi, .buckets = BUCKETS, .rows = ROWS, .rules = RULES};
-  t->ids_off = end -= ROWS * 2;
+  t->ids_off = end -= ROWS;
   t->pcs_off = end -= ROWS * 2;
+  t->far = FAR;
+  t->far_off = end -= FAR * (uint32_t)sizeof(struct hb_far);
   t->index_off = end -= (BUCKETS + 1) * 4;
   t->words_off = end -= RULES * 4;
   t->rules_off = (end - RULES * (uint32_t)sizeof(struct hb_rule)) & ~7u;
   struct hb_rule *rules = (struct hb_rule *)((char *)t + t->rules_off);
   uint32_t *words = (uint32_t *)((char *)t + t->words_off), *index = (uint32_t *)((char *)t + t->index_off);
-  uint16_t *pcs = (uint16_t *)((char *)t + t->pcs_off), *ids = (uint16_t *)((char *)t + t->ids_off);
+  uint16_t *pcs = (uint16_t *)((char *)t + t->pcs_off);
+  uint8_t *ids = (uint8_t *)((char *)t + t->ids_off);
+  struct hb_far *far = (struct hb_far *)((char *)t + t->far_off);
   for (uint32_t i = 1; i < RULES; i++) {
     rules[i] = some_rule();
     words[i] = packed(&rules[i]);
@@ -119,7 +123,12 @@ static void make_region(void) {
   uint32_t per = ROWS / BUCKETS;
   for (uint32_t i = 0; i < ROWS; i++) {
     pcs[i] = (uint16_t)(i % per * ((1 << HB_BUCKET_BITS) / per));
-    ids[i] = (uint16_t)(sane ? 1 + below(RULES - 1) : below(RULES));
+    ids[i] = (uint8_t)(sane ? 1 + below(RULES - 1) : below(RULES));
+  }
+  uint32_t row = 0;
+  for (uint32_t i = 0; i < FAR; i++, row += 1 + (uint32_t)below(ROWS / FAR - 1)) {
+    far[i] = (struct hb_far){row, (uint32_t)(sane ? 1 + below(RULES - 1) : below(RULES + 1))};
+    if (sane || below(8)) ids[row] = HB_ID_FAR;
   }
   for (uint32_t i = 0; i <= BUCKETS; i++) index[i] = i * per;
 }
