@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// tablesBytes is address space, not memory: tables take some 130 KB per MB of text, as they come.
+	// tablesBytes is address space, not memory: tables take some 100 KB per MB of text, as they come.
 	tablesBytes = 64 << 20
 	// maxImageBytes bounds the files that are compiled: beyond, a whole session would be spent on one.
 	maxImageBytes = 1 << 30

@@ -69,6 +69,13 @@ HB_EXPORT HB_NOINLINE uint32_t side_verify(void) {
   joined += x.v.end == HB_WALK_JOINED;
   return x.w.n;
 }
+
+/* What a verified walk cannot do without: comparing the words behind the frames that it does not walk. Returns the remembered stack's
+ * frames, 0 when a word has changed. */
+HB_EXPORT HB_NOINLINE uint32_t side_holds(void) {
+  const struct hb_memory *m = &hb_self()->local->last;
+  return m->depth > 3 && hb_memory_holds(m, m->depth - 4) ? m->depth : 0;
+}
 HB_EXPORT uint64_t side_joined(void) { return joined; }
 
 /* Forget the rules of the return addresses of the walk before, and nothing else; by side_walk's frames. */

@@ -24,7 +24,7 @@
 
 extern int side_begin(uintptr_t, uintptr_t, uintptr_t);
 extern void side_tables(const void *, uint64_t);
-extern uint32_t side_walk(void), side_verify(void), side_lost(void);
+extern uint32_t side_walk(void), side_verify(void), side_holds(void), side_lost(void);
 extern void side_sample(void), side_forget(uint32_t);
 extern uint64_t side_drain(void), side_joined(void);
 
@@ -33,7 +33,7 @@ long nofp_run(int depth, long rounds);
 void chain_hook(void);
 
 enum { CHUNKS = 100, MAX = 512 };
-enum { NOTHING, NOTHING_FP, VERIFY, WALK, COLD, FORGET, SAMPLE, FP_WALK, FP_SAMPLE, GLIBC, UNW_BACKTRACE, UNW_STEP, WAYS };
+enum { NOTHING, NOTHING_FP, VERIFY, HOLDS, WALK, COLD, FORGET, SAMPLE, FP_WALK, FP_SAMPLE, GLIBC, UNW_BACKTRACE, UNW_STEP, WAYS };
 static const struct {
   const char *name;
   int n; /* per chunk */
@@ -42,6 +42,7 @@ static const struct {
     [NOTHING] = {"nothing", 2000, 0},
     [NOTHING_FP] = {"nothing, fp", 2000, 1},
     [VERIFY] = {"agent: verify", 2000, 0},
+    [HOLDS] = {"the words that verify compares", 2000, 0}, /* of the stack that VERIFY remembered */
     [WALK] = {"agent: walk, rules known", 2000, 0},
     [COLD] = {"agent: walk, rules unknown", 1000, 0},
     [FORGET] = {"forget", 1000, 0},
@@ -70,6 +71,7 @@ __attribute__((noinline)) void chain_hook(void) {
   static unsigned samples;
   switch (way) {
     case VERIFY: walked = (int)side_verify(), verified++; break;
+    case HOLDS: walked = (int)side_holds(); break;
     case COLD: side_forget((uint32_t)walked); __attribute__((fallthrough));
     case WALK: case FP_WALK: walked = (int)side_walk(); break;
     case FORGET: side_forget((uint32_t)walked); break;
