@@ -83,7 +83,7 @@ export function aboutPiece(app: App, rows: Rows, i: number): HTMLElement {
     const at = rows.release[i] >= 0 ? `, ${duration(start + ns - rows.release[i])} before it went on` : "";
     facts.push([state === locked ? "let go last by" : "let go by", h("span", {}, link(rows.releaser[i] - 1), sure, at)]);
   }
-  if (rows.releaseSite[i]) facts.push([rows.owner[i] && state === locked ? "it let go in" : "let go in", where(places, rows.releaseSite[i])]);
+  if (rows.releaseSite[i]) facts.push([rows.owner[i] && state === locked ? "holder let go in" : "let go in", where(places, rows.releaseSite[i])]);
   for (const [bit, text] of flags) if (rows.flags[i] & bit) facts.push(["note", text]);
   box.append(h("dl", {}, ...facts.flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)])));
   box.append(
