@@ -48,9 +48,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "3458baa481e12e5a9159a8fce18a32cc0fbffc884e703d6ac7c26f42e2b67664",
+	sourcesSHA256: "f56272a29dfc3f0f9c81f2feb2e40b5f30454285f86c8f993fc20c2ec73d0478",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "aeb6eee64f54edfc36ef82f5517934c00573efc13d74c8c9025c211fafcf12d4",
+		"agent/hbagent_linux_amd64.so": "6518ce70571d27d591ee8c446083d129acb5d1a82f9557b0d0945d269e5630b1",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

@@ -46,8 +46,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "b63904ead344f2d55985e360cb79cb7ef32a61d2b6eda93727f2c1b15937ae4c",
+	sourcesSHA256: "4864767e768cf02bc0df3e258690ad29074903083f7784d271f218c5c8326d59",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "2a53c93e9230559dca5e8beab1d3ab79c68dd8c7f9596d6d11c5bed0fa4d74a5",
+		"agent/hbagent_linux_arm64.so": "801339ba3668b3d99dec83f9e4d457e42982f9427fd7b64a6bff00a9293d387b",
 	},
 }

@@ -7,8 +7,8 @@
  *
  * - Only threads born that way, of a program that has no handler for the signal. A thread that blocks everything later does so around something short and
  *   delicate.
- * - Masks that the program reads have the signal in them, and those that it sets go without, until it opens the signal itself or blocks
- *   some signals and not all (sampler/mask.h).
+ * - Masks that the program reads have the signal in them, and those that it sets go without, until it opens the signal itself or no longer blocks
+ *   all (sampler/mask.h).
  * - One of the program's own that arrives meanwhile is put back where it would wait: the handler blocks the signal for good and sends the
  *   same siginfo again. From then on nobody in that process lends.
  * - What the thread forks, execs or spawns inherits the mask that the program knows (hooks/exec.h).
@@ -117,16 +117,27 @@ static int hb_lent_put_back(struct hb_tls *t, int sig, const struct hb_siginfo *
 
 /* ---- masks that the program reads and sets ---- */
 
-/* How a thread that has lent the signal changes its mask: what the kernel is given instead of set, or NULL where the lending ends with the change. hook path */
-static const uint64_t *hb_lent_set(struct hb_tls *t, int how, const uint64_t *set, uint64_t copy[16]) {
+/* A thread that has lent the signal is about to look at its mask or to change it. Whether it still has: whoever sets masks by raw system calls, as Go's runtime does
+ * at the beginning of its threads, has told the kernel what it wants, and it is so. hook path */
+static int hb_lent_still(struct hb_tls *t, uint64_t *mask) {
+  *mask = HB_EVERYTHING;
+  if (!hb.confined) hb_sys4(HB_SYS_rt_sigprocmask, HB_SIG_BLOCK, NULL, mask, 8);
+  if (hb_blocks_all(*mask | hb_signal_bit())) return 1;
+  t->flags &= ~(uint32_t)HB_TLS_LENT;
+  return 0;
+}
+
+/* What the kernel, for which the thread has `mask`, is given instead of set; NULL where the lending ends before the change. hook path */
+static const uint64_t *hb_lent_set(struct hb_tls *t, uint64_t mask, int how, const uint64_t *set, uint64_t copy[16]) {
   if (!set || how < HB_SIG_BLOCK || how > HB_SIG_SETMASK) return set;
   int named = (set[0] & hb_signal_bit()) != 0;
   if (how == HB_SIG_UNBLOCK ? named : how == HB_SIG_SETMASK && !named) {
     t->flags &= ~(uint32_t)HB_TLS_LENT; /* it is open from now on, as it was */
     return set;
   }
-  if (!named || how == HB_SIG_UNBLOCK) return set;
-  if (how == HB_SIG_SETMASK && !hb_blocks_all(set[0])) return NULL;
+  uint64_t to = how == HB_SIG_BLOCK ? mask | set[0] : how == HB_SIG_UNBLOCK ? mask & ~set[0] : set[0];
+  if (!hb_blocks_all(to | hb_signal_bit())) return NULL;
+  if (!named) return set;
   for (int i = 0; i < 16; i++) copy[i] = 0;
   copy[0] = set[0] & ~hb_signal_bit();
   return copy;

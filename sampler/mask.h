@@ -17,9 +17,11 @@ typedef int (*hb_mask_fn)(int, const uint64_t *, uint64_t *);
 static HB_NOINLINE int hb_change_mask(hb_mask_fn real, int how, const uint64_t *set, uint64_t *old) {
   struct hb_tls *t = hb_self();
   struct hb_block b;
-  if (HB_UNLIKELY(t->flags & HB_TLS_LENT)) { /* whoever asks believes it blocked, also a vfork child */
+  uint64_t mask;
+  int lent = hb_lent(t);
+  if (HB_UNLIKELY(t->flags & HB_TLS_LENT) && (!lent || hb_lent_still(t, &mask))) { /* whoever asks believes it blocked, also a vfork child */
     uint64_t copy[16];
-    const uint64_t *to = hb_lent(t) ? hb_lent_set(t, how, set, copy) : set;
+    const uint64_t *to = lent ? hb_lent_set(t, mask, how, set, copy) : set;
     if (!to && set) hb_lend_end(t);
     int r = real(how, to ? to : set, old);
     if (r == 0 && old) old[0] |= hb_signal_bit();

@@ -27,6 +27,11 @@ static int blocked_now(void) {
   CHECK_RC(pthread_sigmask(SIG_SETMASK, NULL, &now), 0);
   return has(&now);
 }
+static int in_kernel(void) {
+  uint64_t mask = 0;
+  CHECK(syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &mask, 8) == 0);
+  return (mask >> (SIGURG - 1)) & 1;
+}
 static int waiting(void) {
   sigset_t s;
   CHECK(sigpending(&s) == 0);
@@ -80,15 +85,15 @@ static void has_child(int blocked) {
 
 /* What it reads and sets. */
 static void *masks(void *arg) {
-  sigset_t all = everything(), urg = only(SIGURG), usr = only(SIGUSR1), none = only(0), old;
+  sigset_t all = everything(), urg = only(SIGURG), cont = only(SIGCONT), none = only(0), old;
   CHECK(blocked_now());
   has_child(1);
   CHECK_RC(pthread_sigmask(SIG_BLOCK, &urg, &old), 0);
   CHECK(has(&old) && blocked_now());
   CHECK_RC(pthread_sigmask(SIG_SETMASK, &all, &old), 0);
   CHECK(has(&old) && blocked_now());
-  CHECK(sigprocmask(SIG_UNBLOCK, &usr, &old) == 0 && has(&old) && !sigismember(&usr, SIGURG) && blocked_now());
-  CHECK(sigprocmask(SIG_BLOCK, &usr, NULL) == 0 && blocked_now());
+  CHECK(sigprocmask(SIG_UNBLOCK, &cont, &old) == 0 && has(&old) && blocked_now());
+  CHECK(sigprocmask(SIG_BLOCK, &cont, NULL) == 0 && blocked_now());
   errno = 0;
   CHECK(sigprocmask(77, &all, NULL) == -1 && errno == EINVAL && blocked_now());
   CHECK_RC(pthread_sigmask(SIG_UNBLOCK, &urg, &old), 0);
@@ -98,6 +103,24 @@ static void *masks(void *arg) {
   CHECK(!has(&old) && blocked_now());
   CHECK_RC(pthread_sigmask(SIG_SETMASK, &none, &old), 0);
   CHECK(has(&old) && !blocked_now());
+  return arg;
+}
+static void *opens(void *arg) { /* no longer all */
+  sigset_t usr = only(SIGUSR1), old;
+  CHECK_RC(pthread_sigmask(SIG_UNBLOCK, &usr, &old), 0);
+  CHECK(has(&old) && blocked_now() && in_kernel());
+  CHECK_RC(pthread_sigmask(SIG_BLOCK, &usr, &old), 0);
+  CHECK(has(&old) && blocked_now() && in_kernel());
+  return arg;
+}
+static void *raw(void *arg) { /* as Go's threads begin, and then start others */
+  uint64_t nothing = 0;
+  sigset_t all = everything(), old;
+  CHECK(syscall(SYS_rt_sigprocmask, SIG_SETMASK, &nothing, NULL, 8) == 0);
+  CHECK_RC(pthread_sigmask(SIG_SETMASK, &all, &old), 0);
+  CHECK(!has(&old) && blocked_now());
+  CHECK_RC(pthread_sigmask(SIG_SETMASK, &old, NULL), 0);
+  CHECK(!blocked_now() && !in_kernel());
   return arg;
 }
 static void *some(void *arg) { /* all, and then but ours */
@@ -203,6 +226,8 @@ int main(int argc, char **argv) {
     sends("queue");
   }
   born(masks);
+  born(opens);
+  born(raw);
   born(some);
   born(hands_on);
   puts("lent ok");
