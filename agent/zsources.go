@@ -48,9 +48,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "f56272a29dfc3f0f9c81f2feb2e40b5f30454285f86c8f993fc20c2ec73d0478",
+	sourcesSHA256: "fc449ebc120d1f9227af6ed26a70b48602af0e676a01a5c0800198c96b2fa89c",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "6518ce70571d27d591ee8c446083d129acb5d1a82f9557b0d0945d269e5630b1",
+		"agent/hbagent_linux_amd64.so": "be8bee80762c60015766c421392ad8180ce1cb53fb259df3dc0edb1c47863359",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

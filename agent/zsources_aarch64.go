@@ -46,8 +46,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "4864767e768cf02bc0df3e258690ad29074903083f7784d271f218c5c8326d59",
+	sourcesSHA256: "45af7d4aec75714fa8ca9e69c80a3d62fd23013d0c62193d86137928d59efc7e",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "801339ba3668b3d99dec83f9e4d457e42982f9427fd7b64a6bff00a9293d387b",
+		"agent/hbagent_linux_arm64.so": "9ffe21424700d3dd97a4f698a2518c005ecbf28a3c3698beda3a48288176d0e9",
 	},
 }

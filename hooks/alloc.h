@@ -237,15 +237,16 @@ HB_EXPORT HB_NOINLINE void *reallocarray(void *old, size_t a, size_t b) {
   HB_REALLOC_LONG(HB_HOOK_reallocarray, old, n, real(old, a, b));
 }
 
-/* Rarer members: no fast path of their own beyond the gate. */
+/* Rarer members: no fast path of their own beyond the gate. musl's call aligned_alloc, by its name: whoever has been counted in there is not counted again. */
 #define HB_ALIGNED(symbol)                                            \
   HB_EXPORT HB_NOINLINE void *symbol(size_t align, size_t n) {        \
     hb_align_fn real = HB_REAL(hb_align_fn, symbol);                  \
     struct hb_tls *t = hb_self();                                     \
     if (!real) return (void *)(hb_fail(HB_ENOSYS) & 0);               \
     if (hb_alloc_gate(t, n, HB_CFA)) return real(align, n);           \
+    uint64_t objects = t->alloc_objects;                              \
     void *p = real(align, n);                                         \
-    hb_allocated(t, HB_HOOK_##symbol, p, n, HB_FRAME);                \
+    if (t->alloc_objects == objects) hb_allocated(t, HB_HOOK_##symbol, p, n, HB_FRAME); \
     return p;                                                         \
   }
 HB_ALIGNED(aligned_alloc)
@@ -257,8 +258,9 @@ HB_ALIGNED(memalign)
     struct hb_tls *t = hb_self();                                     \
     if (!real) return (void *)(hb_fail(HB_ENOSYS) & 0);               \
     if (hb_alloc_gate(t, n, HB_CFA)) return real(n);                  \
+    uint64_t objects = t->alloc_objects;                              \
     void *p = real(n);                                                \
-    hb_allocated(t, HB_HOOK_##symbol, p, n, HB_FRAME);                \
+    if (t->alloc_objects == objects) hb_allocated(t, HB_HOOK_##symbol, p, n, HB_FRAME); \
     return p;                                                         \
   }
 HB_PAGED(valloc)
@@ -270,8 +272,9 @@ HB_EXPORT HB_NOINLINE int posix_memalign(void **out, size_t align, size_t n) {
   struct hb_tls *t = hb_self();
   if (!real) return HB_ENOSYS;
   if (hb_alloc_gate(t, n, HB_CFA)) return real(out, align, n);
+  uint64_t objects = t->alloc_objects;
   int r = real(out, align, n);
-  if (r == 0) hb_allocated(t, HB_HOOK_posix_memalign, *out, n, HB_FRAME);
+  if (r == 0 && t->alloc_objects == objects) hb_allocated(t, HB_HOOK_posix_memalign, *out, n, HB_FRAME);
   return r;
 }
 
