@@ -12,13 +12,17 @@ import (
 	"strings"
 )
 
+// open opens a file through the hook, or checks that it is a regular file.
+func (r *Resolver) open(path string) (ReaderAtCloser, error) {
+	if r.o.Open != nil {
+		return r.o.Open(path)
+	}
+	return openRegular(path)
+}
+
 // openImage opens an ELF file through the hook, or checks that it is a regular file.
 func (r *Resolver) openImage(path string) (*image, error) {
-	open := r.o.Open
-	if open == nil {
-		open = openRegular
-	}
-	f, err := open(path)
+	f, err := r.open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -118,12 +118,8 @@ func (r *Resolver) fileBuildID(m trace.Module) string {
 	if strings.HasSuffix(m.Path, deletedSuffix) || !filepath.IsAbs(m.Path) {
 		return "" // what is at the path now need not be what was recorded
 	}
-	open := r.o.Open
-	if open == nil {
-		open = openRegular
-	}
 	path := r.rooted(m.Path)
-	f, err := open(path)
+	f, err := r.open(path)
 	if err != nil {
 		r.note("module %s: %v", m.Path, err)
 		return ""

@@ -206,11 +206,7 @@ func (r *Resolver) openSplitFiles(m *module, main, im *image, problem func(error
 
 // readWhole opens a file of which nothing is needed on disk afterwards: a program may have thousands of .dwo files.
 func (r *Resolver) readWhole(path string) (*image, error) {
-	open := r.o.Open
-	if open == nil {
-		open = openRegular
-	}
-	f, err := open(path)
+	f, err := r.open(path)
 	if err != nil {
 		return nil, err
 	}

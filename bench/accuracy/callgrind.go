@@ -19,8 +19,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/google/pprof/profile"
 )
 
 // sqliteModule is the Go module that has sqlite's one-file source in it.
@@ -239,18 +237,9 @@ func standardError(share1 float64, samples1 int, share2 float64, samples2 int) f
 
 // pprofUsage sums up the CPU time of a profile. Inlined calls are their caller's: callgrind and perf's symbols know no others.
 func pprofUsage(path, program string) (*usage, error) {
-	f, err := os.Open(path)
+	p, at, err := openProfile(path, "cpu")
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	p, err := profile.Parse(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	at := slices.IndexFunc(p.SampleType, func(v *profile.ValueType) bool { return v.Type == "cpu" })
-	if at < 0 {
-		return nil, fmt.Errorf("%s has no values of type cpu", path)
 	}
 	u := newUsage()
 	for _, x := range p.Sample {

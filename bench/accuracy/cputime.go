@@ -319,20 +319,27 @@ func (b *bench) cpuRound(scenario string, round int) (truth, ours, perfs *split,
 	return truth, ours, perfs, nil
 }
 
-// pprofSplit sums up one type of value of a profile, as any reader of it would.
-func pprofSplit(path, valueType string) (*split, error) {
+// openProfile reads a profile, and says at which place of its samples the values of a type are.
+func openProfile(path, valueType string) (p *profile.Profile, at int, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer f.Close()
-	p, err := profile.Parse(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if p, err = profile.Parse(f); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", path, err)
 	}
-	at := slices.IndexFunc(p.SampleType, func(v *profile.ValueType) bool { return v.Type == valueType })
-	if at < 0 {
-		return nil, fmt.Errorf("%s has no values of type %s", path, valueType)
+	if at = slices.IndexFunc(p.SampleType, func(v *profile.ValueType) bool { return v.Type == valueType }); at < 0 {
+		return nil, 0, fmt.Errorf("%s has no values of type %s", path, valueType)
+	}
+	return p, at, nil
+}
+
+// pprofSplit sums up one type of value of a profile, as any reader of it would.
+func pprofSplit(path, valueType string) (*split, error) {
+	p, at, err := openProfile(path, valueType)
+	if err != nil {
+		return nil, err
 	}
 	s := newSplit()
 	for _, x := range p.Sample {

@@ -39,6 +39,16 @@ type rest struct {
 	Ns     int64 `json:"ns"`
 }
 
+// leaveOut counts a chain of waits, for a lock or not, of ns in all, that the answer does not list.
+func (c *chains) leaveOut(lock bool, ns int64) {
+	r := &c.Rest[1]
+	if lock {
+		r = &c.Rest[0]
+	}
+	r.Chains++
+	r.Ns += ns
+}
+
 // chain is all time that waits were spent on one end.
 type chain struct {
 	Ns      int64    `json:"ns"`
@@ -142,12 +152,7 @@ func (m *Model) numbered(res *blame.Result) *chains {
 	for i := range res.Chains {
 		c := &res.Chains[i]
 		if len(out.Chains) == mostChains {
-			r := &out.Rest[1]
-			if c.Lock {
-				r = &out.Rest[0]
-			}
-			r.Chains++
-			r.Ns += c.Total
+			out.leaveOut(c.Lock, c.Total)
 			continue
 		}
 		out.Chains = append(out.Chains, m.chainOf(c))

@@ -279,12 +279,7 @@ func (m *Model) spentIn(ctx context.Context, sel selection) (*chains, error) {
 	for _, i := range heaviest(sums) {
 		x, c := &sums[i], &s.chains[i]
 		if len(out.Chains) == mostChains {
-			r := &out.Rest[1]
-			if c.Lock {
-				r = &out.Rest[0]
-			}
-			r.Chains++
-			r.Ns += x.ns
+			out.leaveOut(c.Lock, x.ns)
 			continue
 		}
 		y := m.chainOf(c)
