@@ -48,9 +48,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "fc449ebc120d1f9227af6ed26a70b48602af0e676a01a5c0800198c96b2fa89c",
+	sourcesSHA256: "a213429fe9a02914185b7a115b9d51dedfed1da120ff47d0f5433f033d76b4f3",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "be8bee80762c60015766c421392ad8180ce1cb53fb259df3dc0edb1c47863359",
+		"agent/hbagent_linux_amd64.so": "45b36c57eda64145715f46fca2798dcde191c179005ddd02ebb784ab4a8128f9",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

@@ -46,8 +46,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "45af7d4aec75714fa8ca9e69c80a3d62fd23013d0c62193d86137928d59efc7e",
+	sourcesSHA256: "e6bf4b0cfd8f5999c8e3d684aebcbe07992787d1a59cb8521c8b0ffbb2f0cfd9",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "9ffe21424700d3dd97a4f698a2518c005ecbf28a3c3698beda3a48288176d0e9",
+		"agent/hbagent_linux_arm64.so": "2b978e424ebdadb6aa6e360811c28604ed4bd7d6f1e521c3fb168e6a72b38f34",
 	},
 }

@@ -46,9 +46,13 @@ static void hb_lend_at_birth(struct hb_tls *t, int creator_lent) {
   if (hb.confined || hb_is_err(hb_sys4(HB_SYS_rt_sigprocmask, HB_SIG_BLOCK, NULL, &mask, 8))) return;
   if (creator_lent) mask |= hb_signal_bit();
   if (t->slot && hb.signal == HB_SIGURG && hb_blocks_all(mask) && !hb_load_relaxed(&hb.own_use) && !hb_load_acquire(&hb.app_action_set) &&
-      !(hb_load_relaxed(&hb.slot->flags) & (HB_PROCF_SYNC_ONLY | HB_PROCF_HANDLER_CHAINED)) && !hb_is_err(hb_mask_signal(HB_SIG_UNBLOCK))) {
-    t->flags |= HB_TLS_LENT;
+      !(hb_load_relaxed(&hb.slot->flags) & (HB_PROCF_SYNC_ONLY | HB_PROCF_HANDLER_CHAINED))) {
+    t->flags |= HB_TLS_LENT; /* before it is open: one of the program's own may have waited for that, and is put back */
     t->rest = HB_RUNNING;
+    if (hb_is_err(hb_mask_signal(HB_SIG_UNBLOCK))) {
+      t->flags &= ~(uint32_t)HB_TLS_LENT;
+      t->rest = HB_MASKED;
+    }
   } else if (creator_lent) {
     hb_mask_signal(HB_SIG_BLOCK);
     t->rest = HB_MASKED;

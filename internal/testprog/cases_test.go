@@ -78,6 +78,7 @@ func behaviours() []behaviour {
 		{name: "lent", program: "lent", procs: 4, threads: 9},
 		{name: "lent-thread", program: "lent", args: []string{"thread"}, procs: 4},
 		{name: "lent-process", program: "lent", args: []string{"process"}, procs: 4},
+		{name: "lent-before", program: "lent", args: []string{"before"}, procs: 4},
 		{name: "lent-queue", program: "lent", args: []string{"queue"}, flags: []string{"-F", "999"}, procs: 4},
 		{name: "altstack", program: "altstack"},
 		{name: "smallstack", program: "smallstack", threads: 19, intervals: []string{"poll"}},

@@ -1,6 +1,6 @@
 /* lent: threads that are born with every signal blocked believe so to the end: what they read of masks, what waits for them, what they hand on. Their
- * work is found by signals all the same: `lent SECONDS` computes in such a thread. `lent thread`, `process`, `queue`: the
- * signal is sent to one. */
+ * work is found by signals all the same: `lent SECONDS` computes in such a thread. `lent thread`, `process`, `queue`, `before`:
+ * the signal is sent to one. */
 #include "check.h"
 #include <semaphore.h>
 #include <signal.h>
@@ -150,6 +150,12 @@ static void send_to_it(void) {
     CHECK(sigqueue(getpid(), SIGURG, v) == 0);
   }
 }
+static void *waits(void *arg) { /* one was sent before it was born */
+  sigset_t urg = only(SIGURG);
+  CHECK(waiting() && blocked_now());
+  CHECK(sigwaitinfo(&urg, NULL) == SIGURG && !waiting() && blocked_now());
+  return arg;
+}
 static void *sent(void *arg) {
   sigset_t urg = only(SIGURG);
   siginfo_t info;
@@ -172,7 +178,8 @@ static void sends(const char *what) {
   receiver_tid = 0;
   CHECK(sem_init(&sent_it, 0, 0) == 0);
   CHECK_RC(pthread_sigmask(SIG_SETMASK, &all, &old), 0);
-  CHECK_RC(pthread_create(&receiver, NULL, sent, NULL), 0);
+  if (!strcmp(how, "before")) CHECK(kill(getpid(), SIGURG) == 0);
+  CHECK_RC(pthread_create(&receiver, NULL, strcmp(how, "before") ? sent : waits, NULL), 0);
   if (!strcmp(how, "thread")) {
     while (!__atomic_load_n(&receiver_tid, __ATOMIC_ACQUIRE)) usleep(200);
     await_asleep(receiver_tid);
