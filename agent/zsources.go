@@ -48,7 +48,7 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "a213429fe9a02914185b7a115b9d51dedfed1da120ff47d0f5433f033d76b4f3",
+	sourcesSHA256: "4f00ac959dcad4562099d7b05dce810f021d27887a71b192b33951345e398a0f",
 	objectsSHA256: map[string]string{
 		"agent/hbagent_linux_amd64.so": "45b36c57eda64145715f46fca2798dcde191c179005ddd02ebb784ab4a8128f9",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",

@@ -46,7 +46,7 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "e6bf4b0cfd8f5999c8e3d684aebcbe07992787d1a59cb8521c8b0ffbb2f0cfd9",
+	sourcesSHA256: "5fb04ea608abc08551a95519dc730496ed592e4ce882a22ef0f8c857a70d2636",
 	objectsSHA256: map[string]string{
 		"agent/hbagent_linux_arm64.so": "2b978e424ebdadb6aa6e360811c28604ed4bd7d6f1e521c3fb168e6a72b38f34",
 	},

@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/hbtrace/hbtrace/collector/assemble"
-	"github.com/hbtrace/hbtrace/collector/live"
 	"github.com/hbtrace/hbtrace/hooks"
+	"github.com/hbtrace/hbtrace/live"
 	"github.com/hbtrace/hbtrace/segment"
 	"github.com/hbtrace/hbtrace/trace"
 )

@@ -26,7 +26,7 @@ static int hb_stood(uint64_t used, uint64_t flight) {
  * One to another CPU is an interrupt some microseconds later, and meets its thread wherever that is then. But the kernel looks for signals
  * at the end of each system call as well, and so takes there what is still on its way: of functions that work for 100 us and read a
  * clock, one signal in ten names the clock. Only a thread that the sampler itself interrupted by waking up on its CPU is met at the end of system calls as
- * often as it is inside them. Preemption is put off to there, too, and by the same means. visualize/weigh makes of it what it can.
+ * often as it is inside them. Preemption is put off to there, too, and by the same means. analysis/weigh makes of it what it can.
  *
  * A thread that waited for a CPU when it was looked at stands where it was preempted. How long the signal took does not tell who did: who was running
  * may be preempted while it is on its way, and is so more often while others run as well, at the beginnings of work that all of them were woken up for. To take

@@ -5,7 +5,7 @@
  * the calls that can sleep: on leaving one, the point lies inside the call, and the call's stack is exactly where the time
  * went, in the kernel or not; on entering one, it lies in the run of work since the last call, of which signals that the
  * sampler sent at random moments of such runs tell more. So both carry where the run began, and the weight of
- * points noticed late is shared out over the signals that arrived in runs of the same origin (visualize/weigh). A point stands for one
+ * points noticed late is shared out over the signals that arrived in runs of the same origin (analysis/weigh). A point stands for one
  * stratum, wherever in it it lies: also a thread that lives for a fraction of one is sampled in proportion to its
  * time, by one in so many of its kind. What a thread's points weigh differs from its CPU time by less than a stratum.
  *

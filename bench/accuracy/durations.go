@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/spans"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/tracefile"
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/spans"
 )
 
 // drawn is a true call, or a span, of one function; ns of CLOCK_MONOTONIC.

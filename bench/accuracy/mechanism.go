@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/tracefile"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 )
 
 // mechanism is how a sample for the CPU profile came about.
@@ -60,7 +60,7 @@ func mechanismOf(e *trace.Event) mechanism {
 // byMechanism are splits of a recording's samples. periods of each is its weight in ns: what is at stake.
 type byMechanism map[mechanism]*split
 
-// add sums up a recording. Signals count by their number, because their weights go by it when a profile is made (visualize/weigh); points
+// add sums up a recording. Signals count by their number, because their weights go by it when a profile is made (analysis/weigh); points
 // by what they weigh.
 func (m byMechanism) add(path string) error {
 	r, err := tracefile.Open(path)

@@ -24,13 +24,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/spans"
+	"github.com/hbtrace/hbtrace/analysis/stored"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/tracefile"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 	"github.com/hbtrace/hbtrace/visualize/pprof"
 	"github.com/hbtrace/hbtrace/visualize/report"
-	"github.com/hbtrace/hbtrace/visualize/spans"
-	"github.com/hbtrace/hbtrace/visualize/stored"
 )
 
 func main() {

@@ -13,12 +13,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hbtrace/hbtrace/analysis/stored"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/tracefile"
 	"github.com/hbtrace/hbtrace/visualize/perfetto"
 	"github.com/hbtrace/hbtrace/visualize/pprof"
 	"github.com/hbtrace/hbtrace/visualize/report"
-	"github.com/hbtrace/hbtrace/visualize/stored"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // patience is how long whoever waits for the program's end may be kept waiting for what is made of the recording; or an eighth

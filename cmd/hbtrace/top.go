@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hbtrace/hbtrace/collector/live"
+	"github.com/hbtrace/hbtrace/live"
 	"github.com/hbtrace/hbtrace/visualize/top"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"

@@ -19,20 +19,22 @@ const module = "github.com/hbtrace/hbtrace"
 // earlier layers, never of later ones, and never of another folder of its own layer. A folder stands for all
 // packages under it; the longest match counts.
 var layers = [][]string{
-	{"trace", "diskcache"},                             // the vocabulary; what is kept from run to run
-	{"segment", "trace/tracetest"},                     // memory shared with the target
-	{"hooks", "syscallproxy"},                          // what is wrapped
-	{"unwind", "agent"},                                // inside the target
-	{"concurrentring", "symbols"},                      // from the target; names for addresses
-	{"stacktable", "sampler", "kernel"},                // one id for a stack; signals to threads
-	{"blockbuf"},                                       // what is kept
-	{"tracefile"},                                      // what is written
-	{"collector/assemble", "collector/live", "doctor"}, // records to events
-	{"collector"},                                      // all of recording
-	{"visualize/names", "visualize/feed", "visualize/number", "visualize/stored"}, // reading
-	{"visualize/frames", "visualize/terminal"},
-	{"visualize/spans", "visualize/weigh"},
-	{"visualize/blame"}, // who kept whom waiting
+	{"trace", "diskcache"},              // the vocabulary; what is kept from run to run
+	{"segment", "trace/tracetest"},      // memory shared with the target
+	{"hooks", "syscallproxy"},           // what is wrapped
+	{"unwind", "agent"},                 // inside the target
+	{"concurrentring", "symbols"},       // from the target; names for addresses
+	{"stacktable", "sampler", "kernel"}, // one id for a stack; signals to threads
+	{"blockbuf"},                        // what is kept
+	{"tracefile"},                       // what is written
+	{"live", "doctor"},                  // what threads do now; what a machine allows
+	{"collector/assemble"},              // records to events
+	{"collector"},                       // all of recording
+	{"analysis/names", "analysis/feed", "analysis/stored"}, // what a recording means: names of functions,
+	{"analysis/frames"},                        // of frames,
+	{"analysis/spans", "analysis/weigh"},       // calls, weighted stacks,
+	{"analysis/blame"},                         // and waits
+	{"visualize/number", "visualize/terminal"}, // what writers share
 	{"visualize/chrome", "visualize/firefox", "visualize/folded", "visualize/page", "visualize/perfetto", "visualize/pprof", "visualize/picture", "visualize/report", "visualize/speedscope", "visualize/top", "visualize"},
 	{"visualize/otlp"}, // of what pprof makes
 	{"examples", "bench"},
@@ -129,7 +131,7 @@ func TestDependenciesPointAlongTheDataPath(t *testing.T) {
 // TestReadingNeedsNoRecorder: a recording is read on machines and by programs that do not record.
 func TestReadingNeedsNoRecorder(t *testing.T) {
 	for _, p := range list(t) {
-		if rel := strings.TrimPrefix(p.ImportPath, module+"/"); rel != "trace" && rel != "tracefile" && !strings.HasPrefix(rel, "visualize/") {
+		if rel := strings.TrimPrefix(p.ImportPath, module+"/"); rel != "trace" && rel != "tracefile" && !strings.HasPrefix(rel, "visualize/") && !strings.HasPrefix(rel, "analysis/") {
 			continue
 		}
 		for _, d := range p.Deps {

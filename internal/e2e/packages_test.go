@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/internal/testprog"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 )
 
 // TestJava: HotSpot runs on SIGSEGV handlers, stack banging and generated code.

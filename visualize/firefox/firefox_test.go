@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/internal/synthetic"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // columns are a table as the file has it: arrays of one length.

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/internal/synthetic"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // TestOwnReader: the Firefox Profiler's own code reads what is written, brings it from the version that it has up to its

@@ -5,8 +5,8 @@ package firefox
 import (
 	"path/filepath"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 )
 
 type tables struct {

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/internal/synthetic"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/trace/tracetest"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 var update = flag.Bool("update", false, "rewrite the goldens")

@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/blame"
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/blame"
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // What is told of at most, the heaviest first.

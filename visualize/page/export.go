@@ -14,8 +14,8 @@ import (
 	"io"
 	"path/filepath"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 )
 
 // Rows that an exported file holds at most, where coarsening can achieve that. A row is some 8 bytes of the file.

@@ -13,8 +13,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // place is one at which samples arrived, in this thread's runs or others'.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/trace/tracetest"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // TestLateTimeIsShared: the page's sums by function are those of the profile, within one piece, and what was not late stays.

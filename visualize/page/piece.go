@@ -7,9 +7,9 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/hbtrace/hbtrace/analysis/spans"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/spans"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // The numbers of states are those of web/colours.ts.

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // selection of time and threads. Nil threads are all of them.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/spans"
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/spans"
 )
 
 // finestColumns: where there are too many spans to be kept, those shorter than this part of the recording are counted and left

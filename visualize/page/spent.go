@@ -12,9 +12,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/blame"
+	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/blame"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 )
 
 // What is kept at most, of a recording and of a page's file.

@@ -29,12 +29,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hbtrace/hbtrace/analysis/blame"
+	"github.com/hbtrace/hbtrace/analysis/feed"
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/spans"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/blame"
-	"github.com/hbtrace/hbtrace/visualize/feed"
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/spans"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // Options for Write. The zero value is what users want.

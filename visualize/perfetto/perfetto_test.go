@@ -12,12 +12,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/spans"
 	"github.com/hbtrace/hbtrace/internal/perfettotest"
 	"github.com/hbtrace/hbtrace/internal/synthetic"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/trace/tracetest"
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/spans"
 )
 
 var update = flag.Bool("update", false, "rewrite the goldens")

@@ -5,9 +5,9 @@ package perfetto
 import (
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // Interned categories and annotation names: iid = index + 1.

@@ -10,8 +10,8 @@
 package perfetto
 
 import (
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // doing is one thing that a thread did.

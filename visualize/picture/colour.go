@@ -8,8 +8,8 @@ import (
 	"hash/fnv"
 	"path/filepath"
 
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 type state = weigh.State

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 	"github.com/hbtrace/hbtrace/visualize/number"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // FlameOptions of [Flame]. The zero value shows CPU time, or what else was recorded.

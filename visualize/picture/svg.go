@@ -12,7 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/hbtrace/hbtrace/visualize/names"
+	"github.com/hbtrace/hbtrace/analysis/names"
 )
 
 // Fonts and their metrics. Text is measured by a table instead of by a font, because the font is the reader's;

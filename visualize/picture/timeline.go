@@ -8,10 +8,10 @@ import (
 	"io"
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/spans"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/spans"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // Options of [Timeline]. The zero value draws the whole recording.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 func comments(src trace.Source, t *weigh.Table) []string {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/hbtrace/hbtrace/analysis/blame"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/blame"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // kindHeld is the label of holders' samples.

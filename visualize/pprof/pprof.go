@@ -13,11 +13,11 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/hbtrace/hbtrace/analysis/feed"
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/stored"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/feed"
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/stored"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // Options for Write and Profile. The zero value takes everything that was recorded.

@@ -15,11 +15,11 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/hbtrace/hbtrace/analysis/stored"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/internal/synthetic"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/trace/tracetest"
-	"github.com/hbtrace/hbtrace/visualize/stored"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 var update = flag.Bool("update", false, "rewrite the goldens")

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hbtrace/hbtrace/analysis/blame"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/blame"
 	"github.com/hbtrace/hbtrace/visualize/number"
 	"github.com/hbtrace/hbtrace/visualize/terminal"
 )

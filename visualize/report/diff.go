@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/number"
 	"github.com/hbtrace/hbtrace/visualize/terminal"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // Change is what one function took in two recordings.

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/number"
 	"github.com/hbtrace/hbtrace/visualize/terminal"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // doubtLine is a lead and the clauses behind it; bad ones are loss.

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/blame"
+	"github.com/hbtrace/hbtrace/analysis/feed"
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/spans"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/blame"
-	"github.com/hbtrace/hbtrace/visualize/feed"
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/spans"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // facts of one recording. Memory is bounded by what is distinct (stacks, threads, edges), not by the events.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // sum of one function: what fell on itself, and on it and what it called.

@@ -10,10 +10,10 @@ package report
 import (
 	"io"
 
+	"github.com/hbtrace/hbtrace/analysis/blame"
+	"github.com/hbtrace/hbtrace/analysis/stored"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/blame"
-	"github.com/hbtrace/hbtrace/visualize/stored"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 const storedVersion = 7

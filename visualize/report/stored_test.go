@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/hbtrace/hbtrace/analysis/stored"
 	"github.com/hbtrace/hbtrace/internal/synthetic"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/stored"
 )
 
 // unread is a recording with a summary, whose events are not there to be read.

@@ -5,8 +5,8 @@ package report
 import (
 	"strings"
 
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/visualize/terminal"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // summaryLines is how long the summary may be.

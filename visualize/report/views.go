@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 	"github.com/hbtrace/hbtrace/visualize/number"
 	"github.com/hbtrace/hbtrace/visualize/terminal"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // head is the first lines of every view: what ran, how long, how it ended and what it used.

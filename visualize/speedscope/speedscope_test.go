@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/internal/synthetic"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // file is what speedscope's schema allows in a file, of what is written.

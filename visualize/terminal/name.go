@@ -7,7 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/hbtrace/hbtrace/visualize/names"
+	"github.com/hbtrace/hbtrace/analysis/names"
 )
 
 // Clean makes arbitrary bytes fit to print: invalid UTF-8, control characters and characters that reorder text

@@ -1,7 +1,7 @@
 package top
 
 import (
-	"github.com/hbtrace/hbtrace/collector/live"
+	"github.com/hbtrace/hbtrace/live"
 	"github.com/hbtrace/hbtrace/symbols"
 	"github.com/hbtrace/hbtrace/trace"
 )

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hbtrace/hbtrace/collector/live"
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
+	"github.com/hbtrace/hbtrace/live"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // Row is one thread.

@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/hbtrace/hbtrace/visualize/stored"
+	"github.com/hbtrace/hbtrace/analysis/stored"
 )
 
 // fill sets every exported field to something of its own, lists to two elements.

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/hbtrace/hbtrace/analysis/names"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/names"
 )
 
 // NoStack stands where no stack was taken.

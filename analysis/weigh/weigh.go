@@ -19,9 +19,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/feed"
+	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/feed"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 )
 
 // By says what rows are kept apart by, beside the stack. Combine with |.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/trace/tracetest"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 )
 
 const ms = trace.Ns(1e6)

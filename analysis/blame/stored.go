@@ -6,8 +6,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/stored"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/stored"
 )
 
 // Code writes a Result, or reads one into an empty Result. Of the edges only those of keys are written, and

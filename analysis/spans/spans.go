@@ -20,8 +20,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 )
 
 // Edge says how a span's edge is known.

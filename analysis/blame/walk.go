@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // maxChain is how many waits a chain is followed through; maxEdges bounds what is kept of them, somewhat more than a report tells of.

@@ -5,8 +5,8 @@ package blame
 import (
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // deadlocks finds cycles among the waits that had not ended. Who holds what is judged at the end of the wait: an

@@ -5,9 +5,9 @@ package weigh
 import (
 	"strings"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/names"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/names"
 )
 
 // ObjectKind names what kind of object a hook waits for.

@@ -5,8 +5,8 @@ package spans
 import (
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 )
 
 type thread struct {

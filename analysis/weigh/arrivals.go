@@ -5,8 +5,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 )
 
 // Every signal is sent at a random moment. What it says depends on how it met its thread:

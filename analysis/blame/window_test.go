@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
 )
 
 // busy is a second in which four threads wait for each other at three locks, with samples, calls and recorded releases.

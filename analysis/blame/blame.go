@@ -31,9 +31,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/frames"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // Options bound the work. Zero values take the defaults.

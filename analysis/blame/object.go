@@ -5,9 +5,9 @@ package blame
 import (
 	"strings"
 
+	"github.com/hbtrace/hbtrace/analysis/names"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/visualize/names"
-	"github.com/hbtrace/hbtrace/visualize/weigh"
 )
 
 // uses counts what is done with an object, by the place it is done at.
