@@ -73,6 +73,8 @@ var exportFormats = []exportFormat{
 	}},
 	{flag: "flame-svg", help: "a flame graph", write: func(w io.Writer, src trace.Source, o exportOptions) error {
 		return picture.Flame(w, src, picture.FlameOptions{Value: o.value})
+	}, diff: func(w io.Writer, base, src trace.Source, o exportOptions) error {
+		return picture.FlameDiff(w, base, src, picture.FlameOptions{Value: o.value})
 	}},
 }
 
@@ -86,8 +88,8 @@ func newExport() *cobra.Command {
 new one is complete, and left as it was if that fails. FILE is ` + defaultFile + ` unless it is named.
 
 Several files are added up, by --pprof and --folded. With --diff there are two, and what is written is what the second has more
-or less than the first: a profile with negative values as go tool pprof -diff_base makes it, or folded stacks with two numbers
-a line. hbtrace report --diff shows it as tables.`,
+or less than the first: a profile with negative values as go tool pprof -diff_base makes it, folded stacks with two numbers
+a line, or a flame graph in which red grew and blue shrank. hbtrace report --diff shows it as tables.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	var names []string
@@ -111,8 +113,11 @@ a line. hbtrace report --diff shows it as tables.`,
 				continue
 			}
 			asked = append(asked, i)
-			if *diff && f.diff == nil || !*diff && len(args) > 1 && f.merge == nil {
-				return fmt.Errorf("export: --%s takes one recording: several go into --pprof and --folded", f.flag)
+			if *diff && f.diff == nil {
+				return fmt.Errorf("export: --%s shows one recording: --pprof, --folded and --flame-svg compare two", f.flag)
+			}
+			if !*diff && len(args) > 1 && f.merge == nil {
+				return fmt.Errorf("export: --%s shows one recording: --pprof and --folded add several up", f.flag)
 			}
 			for _, path := range args {
 				if err := checkTarget(path, f.flag, targets[i], seen); err != nil {

@@ -39,6 +39,8 @@ type flameNode struct {
 	plain    bool // no function: grey
 	total    int64
 	self     int64
+	before   int64 // a comparison: what fell on it and what it called, in the one recording
+	after    int64 // and in the other
 	children []*flameNode
 	index    map[flameKey]*flameNode
 }
@@ -72,7 +74,8 @@ type flame struct {
 	weights map[trace.ModuleID]int64 // by module, self
 	least   float64                  // px that a box must have
 	deepest int
-	cut     bool // by maxLevels
+	cut     bool         // by maxLevels
+	base    trace.Source // a comparison: what is compared with; nil: none
 	body    strings.Builder
 	thin    int // boxes that were drawn together with others
 }
@@ -83,14 +86,28 @@ func Flame(w io.Writer, src trace.Source, o FlameOptions) error {
 	if o.Width <= 0 {
 		o.Width = defaultWidth
 	}
+	f, err := newFlame(src, o)
+	if err != nil {
+		return err
+	}
+	f.build()
+	f.module = palette(f.weights)
+	f.draw()
+	return f.write(w)
+}
+
+func newFlame(src trace.Source, o FlameOptions) (*flame, error) {
 	table, err := weigh.Collect(src, weigh.Options{})
 	if err != nil {
-		return fmt.Errorf("weighing stacks for the flame graph: %w", err)
+		return nil, fmt.Errorf("weighing stacks for the flame graph: %w", err)
 	}
-	f := &flame{src: src, table: table, root: &flameNode{name: "all"}, width: float64(max(leastWidth, min(o.Width, mostWidth))), weights: map[trace.ModuleID]int64{}}
+	f := &flame{
+		src: src, table: table, root: &flameNode{name: "all"}, width: float64(max(leastWidth, min(o.Width, mostWidth))),
+		weights: map[trace.ModuleID]int64{},
+	}
 	if o.Value != "" {
 		if f.value, err = weigh.ParseValue(o.Value); err != nil {
-			return fmt.Errorf("drawing the flame graph: %w", err)
+			return nil, fmt.Errorf("drawing the flame graph: %w", err)
 		}
 	} else {
 		f.value = weigh.CPU
@@ -101,57 +118,73 @@ func Flame(w io.Writer, src trace.Source, o FlameOptions) error {
 			}
 		}
 	}
-	f.build()
-	f.module = palette(f.weights)
+	return f, nil
+}
+
+// draw draws the boxes. Thin boxes are drawn together until the picture is small enough.
+func (f *flame) draw() {
 	f.least = 0.5
 	for {
 		f.body.Reset()
 		f.deepest, f.thin, f.cut = 0, 0, false
 		f.box(f.root, nil, margin, f.width-2*margin, 0)
 		if f.body.Len() <= flameBytes {
-			break
+			return
 		}
 		f.least *= 1.5
 	}
-	return f.write(w)
 }
 
 // build makes the tree of all rows with a weight.
 func (f *flame) build() {
-	tab := f.table.Frames
+	f.grow(f.src, f.table, func(frame frames.ID, name string) flameKey {
+		if frame != 0 {
+			return flameKey{frame: frame}
+		}
+		return flameKey{name: name}
+	}, func(n *flameNode, weight int64) { n.total += weight }, func(n *flameNode, module trace.ModuleID, weight int64) {
+		n.self += weight
+		f.weights[module] += weight
+	})
+	f.sort(f.root)
+}
+
+// grow adds the rows of a table to the tree. Children are told apart by key; on is called for every node of a row's path, the
+// root included, and leaf for its last one.
+func (f *flame) grow(src trace.Source, table *weigh.Table, key func(frames.ID, string) flameKey, on func(*flameNode, int64),
+	leaf func(*flameNode, trace.ModuleID, int64)) {
+	tab := table.Frames
 	var path []trace.StackID
-	for i := range f.table.Rows {
-		r := &f.table.Rows[i]
+	for i := range table.Rows {
+		r := &table.Rows[i]
 		weight := r.Values[f.value]
 		if weight <= 0 {
 			continue
 		}
 		at := f.root
-		at.total += weight
-		step := func(k flameKey, name string, module trace.ModuleID, plain bool) {
-			at = at.child(k)
+		on(at, weight)
+		step := func(frame frames.ID, name string, module trace.ModuleID, plain bool) {
+			at = at.child(key(frame, name))
 			at.name, at.module, at.plain = name, module, plain
-			at.total += weight
+			on(at, weight)
 		}
 		path = tab.Path(path[:0], r.Stack)
 		for _, node := range path {
 			for _, a := range tab.Of(node) {
 				fr := tab.Frame(a.ID)
-				step(flameKey{frame: a.ID}, fr.Name, fr.Module, fr.Mark)
+				step(a.ID, fr.Name, fr.Module, fr.Mark)
 			}
 		}
-		if len(path) == 0 && !frames.Begins(f.src.Meta(), r.Hook) {
-			name := f.table.Stack(f.src, nil, &weigh.Key{Routine: r.Routine})[0].Name
-			step(flameKey{name: name}, name, r.Routine.Module, true)
+		if len(path) == 0 && !frames.Begins(src.Meta(), r.Hook) {
+			name := table.Stack(src, nil, &weigh.Key{Routine: r.Routine})[0].Name
+			step(0, name, r.Routine.Module, true)
 		}
 		module := at.module
-		if hook := frames.HookName(f.src.Meta(), r.Hook); hook != "" {
-			step(flameKey{name: hook}, hook, 0, true)
+		if hook := frames.HookName(src.Meta(), r.Hook); hook != "" {
+			step(0, hook, 0, true)
 		}
-		at.self += weight
-		f.weights[module] += weight
+		leaf(at, module, weight)
 	}
-	f.sort(f.root)
 }
 
 // sort orders siblings by weight.
@@ -178,6 +211,9 @@ func (f *flame) number(n int64) string {
 }
 
 func (f *flame) about(n, parent *flameNode) string {
+	if f.base != nil {
+		return f.aboutChange(n)
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s, %s of all", clip(oneLine(n.name)), f.number(n.total), number.Percent(n.total, f.root.total))
 	if parent != nil && parent != f.root {
@@ -224,6 +260,8 @@ func (f *flame) box(n, parent *flameNode, x, width float64, level int) {
 
 func (f *flame) fill(n *flameNode) string {
 	switch {
+	case f.base != nil:
+		return changeFill(n.before, n.after)
 	case n == f.root:
 		return "#e3e7eb"
 	case n.plain:
@@ -268,16 +306,24 @@ func (f *flame) write(w io.Writer) error {
 		height += 18
 	}
 	title := flameTitles[f.value]
-	s := openSVG(w, f.width, height, title+" of "+clip(command), "Flame graph: callers above callees, as wide as their share.", flameStyle)
+	about, what := title+" of "+clip(command), "Flame graph: callers above callees, as wide as their share."
+	if f.base != nil {
+		about = title + " of " + clip(command) + " compared with " + clip(oneLine(strings.Join(f.base.Meta().Command, " ")))
+		what = "Differential flame graph: callers above callees, as wide as the larger of both weights; red grew, blue shrank."
+	}
+	s := openSVG(w, f.width, height, about, what, flameStyle)
 	s.f(`<g font-weight="600">`)
 	s.label(margin, 30, 17, "", "", fit(command, 19, f.width-2*margin))
 	s.f("</g>\n")
 	d := &f.table.Doubt
 	parts := []string{title + ": " + f.number(f.root.total)}
+	if f.base != nil {
+		parts = []string{title + ": " + f.number(f.root.before) + " before, " + f.number(f.root.after) + " after", "red grew, blue shrank"}
+	}
 	if f.root.total == 0 {
 		parts = []string{title + ": nothing was recorded"}
 	}
-	if d.Stacks > 0 {
+	if d.Stacks > 0 && f.base == nil {
 		parts = append(parts, number.Percent(int64(d.Unsymbolised), int64(d.Stacks))+" of stacks without a symbol", number.Percent(int64(d.Cut), int64(d.Stacks))+" cut")
 	}
 	s.label(margin, 49, 0, "s", "", fit(strings.Join(parts, " · "), 11.5, f.width-2*margin))
@@ -291,6 +337,9 @@ func (f *flame) write(w io.Writer) error {
 		return cmp.Or(cmp.Compare(f.weights[b], f.weights[a]), cmp.Compare(a, b))
 	})
 	y := bottom + 6
+	if f.base != nil {
+		ids = nil // colours are of changes
+	}
 	s.modules(margin, y, f.width-margin, len(ids), func(i int) (string, string) {
 		return clip(moduleName(f.table.Frames.Module(ids[i]))) + " " + number.Percent(f.weights[ids[i]], f.root.total), f.module[ids[i]].hex(0)
 	})

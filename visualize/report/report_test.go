@@ -236,3 +236,22 @@ func TestErrors(t *testing.T) {
 		t.Errorf("writer fails: %v", err)
 	}
 }
+
+// A comparison in which no wait and no call differs has an empty column next to names that are wider than the terminal.
+func TestDiffOfLongNames(t *testing.T) {
+	record := func(ns int64) trace.Source {
+		b := tracetest.New()
+		th := b.AddThread(trace.Thread{Proc: b.AddProcess(trace.Process{PID: 1}), TID: 1})
+		b.Sample(th, 5*ms, ns, "main", strings.Repeat("a_long_name_", 20))
+		return b.Source()
+	}
+	for _, width := range []int{60, 80, 200} {
+		var out bytes.Buffer
+		if err := Diff(&out, record(ms), record(3*ms), Options{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "+2.00 ms  1.00 ms  3.00 ms  a_long_") {
+			t.Errorf("%d columns:\n%s", width, out.String())
+		}
+	}
+}

@@ -71,19 +71,23 @@ func (t *Table) Widths(total int) []int {
 		}
 	}
 	// A flexible column that needs less than its share leaves the rest to the others: settle those first.
+	done := make([]bool, len(t.Columns)) // a settled column may be 0 wide: its cells are empty
 	for settled := true; settled && flex > 0; {
 		settled = false
 		for i, c := range t.Columns {
-			if c.Flex == 0 || w[i] != 0 {
+			if c.Flex == 0 || done[i] {
 				continue
 			}
 			if share := left * c.Flex / flex; need[i] <= share {
-				w[i], left, flex, settled = need[i], left-need[i], flex-c.Flex, true
+				w[i], left, flex, settled, done[i] = need[i], left-need[i], flex-c.Flex, true, true
+				if flex == 0 {
+					break
+				}
 			}
 		}
 	}
 	for i, c := range t.Columns {
-		if c.Flex != 0 && w[i] == 0 && flex > 0 {
+		if c.Flex != 0 && !done[i] {
 			w[i] = max(8, left*c.Flex/flex)
 			left, flex = left-w[i], flex-c.Flex
 		}
@@ -199,9 +203,10 @@ func (t *Table) Under(width int, colour bool, more func(row, room int) []string)
 	}
 	at = max(least, min(at, width-2-need))
 	lines := t.Lines(width, colour)
-	out := lines[:1:1]
+	head := len(lines) - len(t.Rows) // no line of titles where all are empty
+	out := lines[:head:head]
 	for i := range t.Rows {
-		out = append(out, lines[i+1])
+		out = append(out, lines[head+i])
 		room := width - at - 2
 		for j, text := range more(i, room) {
 			mark := "◂ "
