@@ -128,6 +128,12 @@ func (e *Event) Runnable() (since Ns, waited bool) {
 // versions, in [Meta.Hooks].
 type HookID uint16
 
+// Site is a place in the program: a stack, and the wrapped function that its leaf called.
+type Site struct {
+	Stack StackID
+	Hook  HookID // 0: none
+}
+
 // Process is one process of the recording; exec starts a new one.
 type Process struct {
 	ID      ProcID

@@ -53,8 +53,8 @@ type Options struct {
 type Spent struct {
 	Wait     int64 // its number
 	Edge     EdgeKey
-	Taken    Site  // where the holder had taken what was waited for; zero not known
-	Chain    int32 // [Chain.ID]
+	Taken    trace.Site // where the holder had taken what was waited for; zero not known
+	Chain    int32      // [Chain.ID]
 	From, To trace.Ns
 }
 
@@ -76,12 +76,6 @@ func (o *Options) fill() {
 			*x.v = x.d
 		}
 	}
-}
-
-// Site is a place in the program: a stack and the hooked function that its leaf called.
-type Site struct {
-	Stack trace.StackID
-	Hook  trace.HookID
 }
 
 // Object is something waited for. Addresses mean what they mean in one process only.
@@ -128,18 +122,18 @@ type EdgeKey struct {
 	Owner    trace.ThreadID
 	Releaser trace.ThreadID
 	Stack    trace.StackID // where the waiter waited
-	Release  Site          // where the releaser let go; zero where no recorded release matches
+	Release  trace.Site    // where the releaser let go; zero where no recorded release matches
 }
 
 // Edge is what the holders did during all waits of one [EdgeKey].
 type Edge struct {
 	Lock     bool // the object is a lock: somebody held it
 	Count    uint64
-	Total    int64 // ns
-	Taken    Site  // where the holder had taken the object; zero unknown
-	TakenNs  int64 // ns of the waits that Taken is known for; the heaviest place counts
+	Total    int64      // ns
+	Taken    trace.Site // where the holder had taken the object; zero unknown
+	TakenNs  int64      // ns of the waits that Taken is known for; the heaviest place counts
 	Doing    []Doing
-	taken    map[Site]int64
+	taken    map[trace.Site]int64
 	doing    map[doingKey]int64
 	HolderNs int64 // ns during which the holder is known
 	// Wakers are third threads that the kernel saw waking the waiter from its last sleep, neither its owner nor its releaser: those
@@ -156,7 +150,7 @@ type Waker struct {
 // Doing is one thing that a holder did, Ns long.
 type Doing struct {
 	Act    Act
-	At     Site // an example
+	At     trace.Site // an example
 	Func   string
 	Object Object // Waiting: for what
 	Ns     int64
@@ -171,7 +165,7 @@ type doingKey struct {
 // Link is one step of a chain: a thread, and what it waited for.
 type Link struct {
 	Thread trace.ThreadID // an example: chains are told apart by threads' names
-	At     Site           // where it waited
+	At     trace.Site     // where it waited
 	Func   string         // the function of At to name
 	Kind   string         // of object
 	Object Object
@@ -183,7 +177,7 @@ type Chain struct {
 	Links []Link // the first is the wait itself
 	End   Act
 	By    trace.ThreadID // who was the end; 0 nobody
-	At    Site           // where; zero unknown
+	At    trace.Site     // where; zero unknown
 	Func  string
 	Lock  bool   // the first wait was for a lock
 	Count uint64 // waits that it was part of
@@ -197,7 +191,7 @@ func (c *Chain) ID() int32 { return c.id }
 // Held is a thread that takes part in a deadlock: it waits for Object, which the next one holds.
 type Held struct {
 	Thread trace.ThreadID
-	At     Site
+	At     trace.Site
 	Kind   string
 	Object Object
 	Since  trace.Ns
@@ -214,7 +208,7 @@ type Deadlock struct {
 type Ordered struct {
 	Outer, Inner Object
 	Thread       trace.ThreadID // an example
-	At           Site           // where Inner was waited for
+	At           trace.Site     // where Inner was waited for
 	Count        uint64
 }
 
@@ -243,7 +237,7 @@ type waitID struct {
 }
 
 type end struct {
-	taken Site
+	taken trace.Site
 	waker trace.ThreadID
 	act   Act
 	by    trace.ThreadID
@@ -327,7 +321,7 @@ func (a *Analyser) Finish() *Result {
 type Account struct {
 	What  string         // what most of it was spent on in the end, as a line of text; "" not known
 	By    trace.ThreadID // who did that; 0 nobody
-	Taken Site           // where the holder had taken what was waited for; zero not known
+	Taken trace.Site     // where the holder had taken what was waited for; zero not known
 	Waker trace.ThreadID // the third thread that the kernel saw waking it: see [Edge]; 0 none, or not known
 }
 

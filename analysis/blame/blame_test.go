@@ -177,12 +177,12 @@ func TestEdgeOfHolder(t *testing.T) {
 	w.unlock(w.b, 20*ms, 0, 0x10, "drop")
 	w.lock(w.c, 10*ms, 20*ms, 0x10, w.b, w.b, 20*ms, trace.FlagCertain, "get")
 	r, _ := w.analyse(t)
-	k := EdgeKey{20, 0x10, w.c, w.b, w.b, w.Stack("get"), Site{w.Stack("drop"), 24}}
+	k := EdgeKey{20, 0x10, w.c, w.b, w.b, w.Stack("get"), trace.Site{Stack: w.Stack("drop"), Hook: 24}}
 	e := r.Edges[k]
 	if e == nil {
 		t.Fatalf("no edge %+v in %v", k, r.Edges)
 	}
-	if e.Taken != (Site{w.Stack("take_for_long"), 20}) {
+	if e.Taken != (trace.Site{Stack: w.Stack("take_for_long"), Hook: 20}) {
 		t.Errorf("holder took the lock at %+v", e.Taken)
 	}
 	if len(e.Doing) != 2 || e.Doing[0].Act != Calling || e.Doing[0].Func != "fsync in store" || e.Doing[0].Ns != int64(8*ms) || e.Doing[1].Act != Unseen {

@@ -62,7 +62,7 @@ func (a *Analyser) deadlock(threads []trace.ThreadID, open map[trace.ThreadID]*i
 	for _, t := range threads {
 		iv := open[t]
 		d.Threads = append(d.Threads, Held{
-			t, Site{iv.stack, iv.hook}, weigh.ObjectKind(a.src.Meta().Hooks[iv.hook]), Object{a.procOf[t], iv.object}, iv.start,
+			t, trace.Site{Stack: iv.stack, Hook: iv.hook}, weigh.ObjectKind(a.src.Meta().Hooks[iv.hook]), Object{a.procOf[t], iv.object}, iv.start,
 		})
 		d.Since = max(d.Since, iv.start)
 		d.Until = max(d.Until, iv.end)

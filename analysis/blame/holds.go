@@ -13,8 +13,8 @@ import (
 type turn struct {
 	at     trace.Ns
 	thread trace.ThreadID
-	taken  bool // else let go
-	site   Site // where; zero unknown
+	taken  bool       // else let go
+	site   trace.Site // where; zero unknown
 }
 
 // holds are one lock's turns in the order of time.
@@ -48,19 +48,19 @@ func (a *Analyser) findHolds() {
 		if iv.lock {
 			locks[o] = true
 			if iv.acquired() {
-				add(o, turn{iv.end, iv.thread, true, Site{iv.stack, iv.hook}})
+				add(o, turn{iv.end, iv.thread, true, trace.Site{Stack: iv.stack, Hook: iv.hook}})
 			}
 			if iv.releaser != 0 && iv.release != 0 {
 				if _, recorded := a.line.released[releaseKey{iv.releaser, iv.release}]; !recorded {
-					add(o, turn{iv.release, iv.releaser, false, Site{}})
+					add(o, turn{iv.release, iv.releaser, false, trace.Site{}})
 				}
 			}
 		}
 		if iv.wait && iv.object2 != 0 { // waiting for a condition lets go of the mutex, and takes it again
 			m := Object{o.Proc, iv.object2}
-			add(m, turn{iv.start, iv.thread, false, Site{iv.stack, iv.hook}})
+			add(m, turn{iv.start, iv.thread, false, trace.Site{Stack: iv.stack, Hook: iv.hook}})
 			if iv.flags&trace.FlagOpen == 0 {
-				add(m, turn{iv.end, iv.thread, true, Site{iv.stack, iv.hook}})
+				add(m, turn{iv.end, iv.thread, true, trace.Site{Stack: iv.stack, Hook: iv.hook}})
 			}
 		}
 	}
@@ -101,19 +101,19 @@ func (h *holds) upTo(at trace.Ns) int {
 }
 
 // taken finds where thread, holding the lock at a time, had taken it; zero where that is not recorded.
-func (h *holds) takenBy(thread trace.ThreadID, at trace.Ns) Site {
+func (h *holds) takenBy(thread trace.ThreadID, at trace.Ns) trace.Site {
 	if h == nil {
-		return Site{}
+		return trace.Site{}
 	}
 	for i := h.upTo(at) - 1; i >= 0; i-- {
 		if t := &h.turns[i]; t.thread == thread {
 			if t.taken {
 				return t.site
 			}
-			return Site{}
+			return trace.Site{}
 		}
 	}
-	return Site{}
+	return trace.Site{}
 }
 
 // piece is a part of a wait: somebody had the object, or it was on its way, or that is not known.

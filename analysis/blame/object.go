@@ -49,7 +49,7 @@ func (a *Analyser) use(e *trace.Event, kind string) {
 	if e.Stack == 0 {
 		return // waits that are open may have none
 	}
-	at := a.places.of(Site{e.Stack, e.Hook})
+	at := a.places.of(trace.Site{Stack: e.Stack, Hook: e.Hook})
 	for i, p := range u.places {
 		if p == at {
 			u.counts[i]++

@@ -30,7 +30,7 @@ const maxOrders = 1 << 16
 
 // seen notes that thread t, while it had outer, waited for inner. The same wait is seen by everybody who waits for
 // outer, and counts once.
-func (o *orders) seen(outer, inner Object, t trace.ThreadID, at Site, wait waitID) {
+func (o *orders) seen(outer, inner Object, t trace.ThreadID, at trace.Site, wait waitID) {
 	if outer == inner || len(o.waits) >= maxOrders {
 		return
 	}

@@ -12,18 +12,18 @@ type placeID uint32
 type places struct {
 	meta  *trace.Meta
 	tab   *frames.Table
-	sites map[Site]placeID
+	sites map[trace.Site]placeID
 	ids   map[string]placeID
 	names []string
 }
 
 func (p *places) init(meta *trace.Meta, tab *frames.Table) {
-	*p = places{meta: meta, tab: tab, sites: map[Site]placeID{}, ids: map[string]placeID{"": 0}, names: []string{""}}
+	*p = places{meta: meta, tab: tab, sites: map[trace.Site]placeID{}, ids: map[string]placeID{"": 0}, names: []string{""}}
 }
 
 // of is the place of a site; 0 for none.
-func (p *places) of(at Site) placeID {
-	if at == (Site{}) {
+func (p *places) of(at trace.Site) placeID {
+	if at == (trace.Site{}) {
 		return 0
 	}
 	id, ok := p.sites[at]

@@ -31,7 +31,7 @@ func (r *Result) Code(c *stored.Coding, keys []EdgeKey) {
 			stored.Small(c, t)
 		}
 		stored.Small(c, &k.Stack)
-		k.Release.code(c)
+		CodeSite(c, &k.Release)
 		if x.edge == nil {
 			x.edge = &Edge{}
 		}
@@ -47,7 +47,7 @@ func (r *Result) Code(c *stored.Coding, keys []EdgeKey) {
 	stored.List(c, &r.Deadlocks, func(d *Deadlock) {
 		stored.List(c, &d.Threads, func(h *Held) {
 			stored.Small(c, &h.Thread)
-			h.At.code(c)
+			CodeSite(c, &h.At)
 			c.String(&h.Kind)
 			h.Object.code(c)
 			c.Int((*int64)(&h.Since))
@@ -60,7 +60,7 @@ func (r *Result) Code(c *stored.Coding, keys []EdgeKey) {
 			o.Outer.code(c)
 			o.Inner.code(c)
 			stored.Small(c, &o.Thread)
-			o.At.code(c)
+			CodeSite(c, &o.At)
 			c.Uint(&o.Count)
 		})
 	})
@@ -94,7 +94,8 @@ func (r *Result) codeNames(c *stored.Coding) {
 	}
 }
 
-func (s *Site) code(c *stored.Coding) {
+// CodeSite codes a place for what is stored.
+func CodeSite(c *stored.Coding, s *trace.Site) {
 	stored.Small(c, &s.Stack)
 	stored.Small(c, &s.Hook)
 }
@@ -108,12 +109,12 @@ func (e *Edge) code(c *stored.Coding) {
 	c.Bool(&e.Lock)
 	c.Uint(&e.Count)
 	c.Int(&e.Total)
-	e.Taken.code(c)
+	CodeSite(c, &e.Taken)
 	c.Int(&e.TakenNs)
 	c.Int(&e.HolderNs)
 	stored.List(c, &e.Doing, func(d *Doing) {
 		stored.Small(c, &d.Act)
-		d.At.code(c)
+		CodeSite(c, &d.At)
 		c.String(&d.Func)
 		d.Object.code(c)
 		c.Int(&d.Ns)
@@ -127,7 +128,7 @@ func (e *Edge) code(c *stored.Coding) {
 func (x *Chain) code(c *stored.Coding) {
 	stored.List(c, &x.Links, func(l *Link) {
 		stored.Small(c, &l.Thread)
-		l.At.code(c)
+		CodeSite(c, &l.At)
 		c.String(&l.Func)
 		c.String(&l.Kind)
 		l.Object.code(c)
@@ -137,7 +138,7 @@ func (x *Chain) code(c *stored.Coding) {
 	}
 	stored.Small(c, &x.End)
 	stored.Small(c, &x.By)
-	x.At.code(c)
+	CodeSite(c, &x.At)
 	c.String(&x.Func)
 	c.Bool(&x.Lock)
 	c.Uint(&x.Count)

@@ -33,7 +33,7 @@ type letGo struct {
 	at, taken trace.Ns // taken 0: unknown
 	object    uint64
 	thread    trace.ThreadID
-	site      Site
+	site      trace.Site
 }
 
 // off is a time off a CPU, as the kernel saw it: blocked until wake, then without a CPU until end.
@@ -56,7 +56,7 @@ type timeline struct {
 	samples   []sample
 	releases  []letGo
 	released  map[releaseKey]int32
-	holds     map[releaseKey]Site // by when it ended: where the lock had been taken
+	holds     map[releaseKey]trace.Site // by when it ended: where the lock had been taken
 	offs      []off
 	forgotten trace.Ns // what ended before
 	// After sort: where a thread's begin and end. Waits and calls of a thread are in the order of their starts.
@@ -103,7 +103,7 @@ func (a *Analyser) Add(e *trace.Event) {
 			l.released = map[releaseKey]int32{}
 		}
 		l.released[releaseKey{e.Thread, e.Time}] = int32(len(l.releases))
-		l.releases = append(l.releases, letGo{e.Time, e.Release, e.Object, e.Thread, Site{e.Stack, e.Hook}})
+		l.releases = append(l.releases, letGo{e.Time, e.Release, e.Object, e.Thread, trace.Site{Stack: e.Stack, Hook: e.Hook}})
 	case trace.KindHold:
 		a.use(e, "")
 		if !a.room(func() int { return len(l.holds) }, a.o.MaxIntervals) {
@@ -111,9 +111,9 @@ func (a *Analyser) Add(e *trace.Event) {
 			return
 		}
 		if l.holds == nil {
-			l.holds = map[releaseKey]Site{}
+			l.holds = map[releaseKey]trace.Site{}
 		}
-		l.holds[releaseKey{e.Thread, e.Time}] = Site{e.Stack, e.Hook}
+		l.holds[releaseKey{e.Thread, e.Time}] = trace.Site{Stack: e.Stack, Hook: e.Hook}
 	case trace.KindOff:
 		if e.Weight == trace.OffNew {
 			return
@@ -145,14 +145,14 @@ func (a *Analyser) Add(e *trace.Event) {
 }
 
 // release finds where a wait's releaser let go.
-func (l *timeline) release(iv *interval) Site {
+func (l *timeline) release(iv *interval) trace.Site {
 	if iv.releaser == 0 || iv.release == 0 {
-		return Site{}
+		return trace.Site{}
 	}
 	if i, ok := l.released[releaseKey{iv.releaser, iv.release}]; ok {
 		return l.releases[i].site
 	}
-	return Site{}
+	return trace.Site{}
 }
 
 func (l *timeline) sort() {

@@ -23,7 +23,7 @@ type node struct {
 	parent  int32
 	key     nodeKey
 	thread  trace.ThreadID
-	at      Site
+	at      trace.Site
 	lock    bool
 	total   int64
 	max     int64
@@ -93,7 +93,7 @@ func (w *walker) follow(iv *interval) {
 		w.a.res.WaitsLeft++
 		return
 	}
-	var taken Site
+	var taken trace.Site
 	w.wait++
 	w.edge, w.part.Edge, taken = w.edgeOf(iv)
 	w.part.Wait, w.part.Taken = w.wait, taken
@@ -133,11 +133,11 @@ func (e *Edge) woken(by trace.ThreadID) {
 }
 
 // edgeOf finds a wait's edge, and notes where its holder had taken the object. Beyond maxEdges it is one that nobody will see.
-func (w *walker) edgeOf(iv *interval) (e *Edge, k EdgeKey, taken Site) {
+func (w *walker) edgeOf(iv *interval) (e *Edge, k EdgeKey, taken trace.Site) {
 	k = EdgeKey{iv.hook, iv.object, iv.thread, iv.owner, iv.releaser, iv.stack, w.a.line.release(iv)}
 	e = w.a.res.Edges[k]
 	if e == nil {
-		e = &Edge{Lock: iv.lock, taken: map[Site]int64{}, doing: map[doingKey]int64{}}
+		e = &Edge{Lock: iv.lock, taken: map[trace.Site]int64{}, doing: map[doingKey]int64{}}
 		if len(w.a.res.Edges) < maxEdges {
 			w.a.res.Edges[k] = e
 		}
@@ -151,7 +151,7 @@ func (w *walker) edgeOf(iv *interval) (e *Edge, k EdgeKey, taken Site) {
 		}
 		if holder != 0 {
 			taken = w.a.holds[Object{w.a.procOf[iv.thread], iv.object}].takenBy(holder, at)
-			if taken != (Site{}) {
+			if taken != (trace.Site{}) {
 				e.taken[taken] += int64(iv.end - iv.start)
 			}
 		}
@@ -162,14 +162,14 @@ func (w *walker) edgeOf(iv *interval) (e *Edge, k EdgeKey, taken Site) {
 // waited spreads [from, to) of a wait below the node parent.
 func (w *walker) waited(parent int32, iv *interval, from, to trace.Ns, depth int) {
 	o := Object{w.a.procOf[iv.thread], iv.object}
-	site := Site{iv.stack, iv.hook}
+	site := trace.Site{Stack: iv.stack, Hook: iv.hook}
 	kind := "channel" // a call that waited for what another thread wrote
 	if iv.wait || w.a.signals(iv.hook) {
 		kind = w.kind(iv.hook)
 	}
 	n := w.link(parent, nodeKey{act: Waiting, who: w.a.names[iv.thread], place: w.a.places.of(site), object: o, kind: kind}, iv.thread, site)
 	if n == 0 {
-		w.spend(parent, Unfollowed, 0, Site{}, from, to, depth)
+		w.spend(parent, Unfollowed, 0, trace.Site{}, from, to, depth)
 		return
 	}
 	if parent == 0 {
@@ -183,9 +183,9 @@ func (w *walker) waited(parent int32, iv *interval, from, to trace.Ns, depth int
 		}
 		switch {
 		case p.holder == 0:
-			w.spend(n, p.act, 0, Site{}, lo, hi, depth)
+			w.spend(n, p.act, 0, trace.Site{}, lo, hi, depth)
 		case slices.Contains(w.path, p.holder):
-			w.spend(n, Cycle, p.holder, Site{}, lo, hi, depth)
+			w.spend(n, Cycle, p.holder, trace.Site{}, lo, hi, depth)
 		default:
 			if depth == 0 {
 				w.edge.HolderNs += int64(hi - lo)
@@ -220,15 +220,15 @@ func (w *walker) did(n int32, iv *interval, p piece, from, to trace.Ns, depth in
 		end := min(x.end, to)
 		switch {
 		case !x.wait && x.releaser == 0:
-			w.spend(n, Calling, t, Site{x.stack, x.hook}, at, end, depth)
+			w.spend(n, Calling, t, trace.Site{Stack: x.stack, Hook: x.hook}, at, end, depth)
 		case depth+1 >= maxChain:
-			w.spend(n, Unfollowed, t, Site{x.stack, x.hook}, at, end, depth)
+			w.spend(n, Unfollowed, t, trace.Site{Stack: x.stack, Hook: x.hook}, at, end, depth)
 		default:
 			if depth == 0 {
-				w.doing(Waiting, Site{x.stack, x.hook}, Object{w.a.procOf[t], x.object}, end-at)
+				w.doing(Waiting, trace.Site{Stack: x.stack, Hook: x.hook}, Object{w.a.procOf[t], x.object}, end-at)
 			}
 			if iv.lock && x.lock && p.seen {
-				w.orders.seen(Object{w.a.procOf[iv.thread], iv.object}, Object{w.a.procOf[t], x.object}, t, Site{x.stack, x.hook}, waitID{t, x.end})
+				w.orders.seen(Object{w.a.procOf[iv.thread], iv.object}, Object{w.a.procOf[t], x.object}, t, trace.Site{Stack: x.stack, Hook: x.hook}, waitID{t, x.end})
 			}
 			w.waited(n, x, at, end, depth+1)
 		}
@@ -255,11 +255,11 @@ func (w *walker) between(n int32, iv *interval, t trace.ThreadID, from, to trace
 			at = o.start
 		}
 		if wake := min(o.wake, to); wake > at {
-			w.spend(n, OffCPU, t, Site{Stack: o.stack}, at, wake, depth)
+			w.spend(n, OffCPU, t, trace.Site{Stack: o.stack}, at, wake, depth)
 			at = wake
 		}
 		if end := min(o.end, to); end > at {
-			w.spend(n, Runnable, t, Site{Stack: o.stack}, at, end, depth)
+			w.spend(n, Runnable, t, trace.Site{Stack: o.stack}, at, end, depth)
 			at = end
 		}
 	}
@@ -277,10 +277,10 @@ func (w *walker) ran(n int32, iv *interval, t trace.ThreadID, from, to trace.Ns,
 	w.a.line.seen(t, from, to, func(stack trace.StackID, lo, hi trace.Ns) {
 		w.steps++
 		if stack != 0 {
-			w.spend(n, Running, t, Site{Stack: stack}, lo, hi, depth)
+			w.spend(n, Running, t, trace.Site{Stack: stack}, lo, hi, depth)
 			return
 		}
-		at := Site{}
+		at := trace.Site{}
 		if t == iv.releaser {
 			at = w.a.line.release(iv)
 		}
@@ -289,7 +289,7 @@ func (w *walker) ran(n int32, iv *interval, t trace.ThreadID, from, to trace.Ns,
 }
 
 // spend counts an end.
-func (w *walker) spend(parent int32, act Act, t trace.ThreadID, at Site, from, to trace.Ns, depth int) {
+func (w *walker) spend(parent int32, act Act, t trace.ThreadID, at trace.Site, from, to trace.Ns, depth int) {
 	if depth == 0 {
 		w.doing(act, at, Object{}, to-from)
 	}
@@ -314,7 +314,7 @@ func (w *walker) spend(parent int32, act Act, t trace.ThreadID, at Site, from, t
 }
 
 // doing adds to what the holders of an edge did.
-func (w *walker) doing(act Act, at Site, o Object, ns trace.Ns) {
+func (w *walker) doing(act Act, at trace.Site, o Object, ns trace.Ns) {
 	k := doingKey{act, w.a.endPlace(act, at), o}
 	if _, ok := w.edge.doing[k]; !ok {
 		w.edge.Doing = append(w.edge.Doing, Doing{Act: act, At: at, Func: w.a.places.text(k.place), Object: o})
@@ -323,7 +323,7 @@ func (w *walker) doing(act Act, at Site, o Object, ns trace.Ns) {
 }
 
 // link finds or makes a node; 0 when there are too many.
-func (w *walker) link(parent int32, k nodeKey, t trace.ThreadID, at Site) int32 {
+func (w *walker) link(parent int32, k nodeKey, t trace.ThreadID, at trace.Site) int32 {
 	k.parent = parent
 	if n, ok := w.byKey[k]; ok {
 		return n
@@ -338,7 +338,7 @@ func (w *walker) link(parent int32, k nodeKey, t trace.ThreadID, at Site) int32 
 }
 
 // endPlace is what tells ends apart: a call by itself and its caller, the rest by the function to name.
-func (a *Analyser) endPlace(act Act, at Site) placeID {
+func (a *Analyser) endPlace(act Act, at trace.Site) placeID {
 	id := a.places.of(at)
 	if act != Calling && act != Waiting || at.Hook == 0 {
 		return id
@@ -351,7 +351,7 @@ func (a *Analyser) endPlace(act Act, at Site) placeID {
 }
 
 // endText is an end as one line.
-func (a *Analyser) endText(act Act, place placeID, at Site) string {
+func (a *Analyser) endText(act Act, place placeID, at trace.Site) string {
 	name := a.places.text(place)
 	switch {
 	case act == Calling:

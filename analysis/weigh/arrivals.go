@@ -71,15 +71,9 @@ func (a *Arrived) sum(b Arrived) {
 	a.poor += b.poor
 }
 
-// Place is one that samples arrived at.
-type Place struct {
-	Stack trace.StackID
-	Hook  trace.HookID
-}
-
 // PlaceArrived are the samples of a place.
 type PlaceArrived struct {
-	At Place
+	At trace.Site
 	Arrived
 }
 
@@ -321,7 +315,7 @@ func (d *differences) agreement(tab *frames.Table, a *arrivals) float64 {
 
 // Part is the share of a run's time that a place has. Shares of one origin add up to some sum, and a place may have two.
 type Part struct {
-	At    Place
+	At    trace.Site
 	Share float64
 }
 

@@ -149,7 +149,7 @@ func arrived(c *Collector, sums []runSum) []PlaceArrived {
 	for i := range sums {
 		if s := &sums[i]; s.Arrived != (Arrived{}) {
 			row := &c.rows[uint32(s.key)]
-			out = append(out, PlaceArrived{Place{row.Stack, row.Hook}, s.Arrived})
+			out = append(out, PlaceArrived{trace.Site{Stack: row.Stack, Hook: row.Hook}, s.Arrived})
 		}
 	}
 	return out

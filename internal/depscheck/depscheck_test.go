@@ -33,7 +33,8 @@ var layers = [][]string{
 	{"analysis/names", "analysis/feed", "analysis/stored"}, // what a recording means: names of functions,
 	{"analysis/frames"},                        // of frames,
 	{"analysis/spans", "analysis/weigh"},       // calls, weighted stacks,
-	{"analysis/blame"},                         // and waits
+	{"analysis/blame"},                         // waits,
+	{"analysis/edges"},                         // and who ended whose
 	{"visualize/number", "visualize/terminal"}, // what writers share
 	{"visualize/chrome", "visualize/firefox", "visualize/folded", "visualize/page", "visualize/perfetto", "visualize/pprof", "visualize/picture", "visualize/report", "visualize/speedscope", "visualize/top", "visualize"},
 	{"visualize/otlp"}, // of what pprof makes

@@ -165,11 +165,11 @@ func (m *Model) pollers() []string {
 	seen := map[trace.HookID]bool{}
 	out := []string{}
 	for _, k := range m.sites.keys {
-		if k.hook == 0 || seen[k.hook] {
+		if k.Hook == 0 || seen[k.Hook] {
 			continue
 		}
-		seen[k.hook] = true
-		h := m.src.Meta().Hooks[k.hook]
+		seen[k.Hook] = true
+		h := m.src.Meta().Hooks[k.Hook]
 		if h.Class == "COND" || h.Class == "SEM" || h.Class == "CALL" && weigh.StateOf(trace.KindCall, h, false) == weigh.Polling {
 			out = append(out, frames.Valid(h.Name))
 		}

@@ -158,7 +158,7 @@ func (m *Model) numbered(res *blame.Result) *chains {
 		out.Chains = append(out.Chains, m.chainOf(c))
 	}
 	for k, e := range res.Edges {
-		if len(e.Doing) == 0 && e.Taken == (blame.Site{}) {
+		if len(e.Doing) == 0 && e.Taken == (trace.Site{}) {
 			continue
 		}
 		h := m.holdingOf(k, e.Taken, e.Total, e.Count)
@@ -194,7 +194,7 @@ func (m *Model) doing(list []blame.Doing) []activity {
 	return out
 }
 
-func (m *Model) activity(act blame.Act, function string, at blame.Site, by trace.ThreadID, o blame.Object, ns int64) activity {
+func (m *Model) activity(act blame.Act, function string, at trace.Site, by trace.ThreadID, o blame.Object, ns int64) activity {
 	st := unknown
 	switch act {
 	case blame.Running:
@@ -219,7 +219,7 @@ func (m *Model) number(id trace.ThreadID) uint32 {
 	return 0
 }
 
-func (m *Model) siteOf(s blame.Site) uint32 {
+func (m *Model) siteOf(s trace.Site) uint32 {
 	if !m.tab.Valid(s.Stack) {
 		s.Stack = 0
 	}

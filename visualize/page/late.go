@@ -112,7 +112,7 @@ func (w *work) arrived(m *Model) []weigh.PlaceArrived {
 	for i := range w.places {
 		p := &w.places[i]
 		k := m.sites.keys[p.site]
-		out = append(out, weigh.PlaceArrived{At: weigh.Place{Stack: k.stack, Hook: k.hook}, Arrived: p.Arrived})
+		out = append(out, weigh.PlaceArrived{At: k, Arrived: p.Arrived})
 	}
 	return out
 }

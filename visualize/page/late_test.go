@@ -69,7 +69,7 @@ func TestLateTimeIsShared(t *testing.T) {
 	got := map[string]int64{}
 	for i, st := range rows.state {
 		if state(st) == running {
-			f := m.tab.Of(m.sites.keys[rows.site[i]].stack)
+			f := m.tab.Of(m.sites.keys[rows.site[i]].Stack)
 			got[m.tab.Frame(f[len(f)-1].ID).Name] += int64(rows.value[i])
 		}
 	}

@@ -82,8 +82,8 @@ type doubt struct {
 // New makes a model of src, to be filled by [Model.Read].
 func New(src trace.Source) *Model {
 	m := &Model{most: mostKept, src: src, index: map[trace.ThreadID]int32{}, tab: frames.New(src)}
-	m.sites.ids = map[siteKey]uint32{}
-	m.sites.keys = make([]siteKey, 1) // 0: no place
+	m.sites.ids = map[trace.Site]uint32{}
+	m.sites.keys = make([]trace.Site, 1) // 0: no place
 	m.objects.ids = map[objectKey]uint32{}
 	m.objects.keys = make([]objectKey, 1)
 	m.tree.init()

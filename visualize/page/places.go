@@ -12,22 +12,16 @@ import (
 	"github.com/hbtrace/hbtrace/trace"
 )
 
-// siteKey is a stack and the hooked function that its leaf called.
-type siteKey struct {
-	stack trace.StackID
-	hook  trace.HookID
-}
-
 type sites struct {
-	ids  map[siteKey]uint32
-	keys []siteKey
-	last siteKey // neighbours are often equal
+	ids  map[trace.Site]uint32
+	keys []trace.Site
+	last trace.Site // neighbours are often equal
 	was  uint32
 }
 
 func (s *sites) id(stack trace.StackID, hook trace.HookID) uint32 {
-	k := siteKey{stack, hook}
-	if k == (siteKey{}) {
+	k := trace.Site{Stack: stack, Hook: hook}
+	if k == (trace.Site{}) {
 		return 0
 	}
 	if k == s.last {
@@ -145,20 +139,20 @@ func (m *Model) place() {
 		k := m.sites.keys[len(t.sites)]
 		node := uint32(0)
 		leaf := frames.ID(0)
-		t.path = m.tab.Path(t.path[:0], k.stack)
+		t.path = m.tab.Path(t.path[:0], k.Stack)
 		for _, id := range t.path {
 			for _, at := range m.tab.Of(id) {
 				node = t.child(node, m.frame(at.ID))
 				leaf = at.ID
 			}
 		}
-		if len(t.path) == 0 && !frames.Begins(m.src.Meta(), k.hook) {
+		if len(t.path) == 0 && !frames.Begins(m.src.Meta(), k.Hook) {
 			node = t.child(0, 0)
 		}
-		if k.hook != 0 {
-			name := frames.HookName(m.src.Meta(), k.hook)
+		if k.Hook != 0 {
+			name := frames.HookName(m.src.Meta(), k.Hook)
 			if f := m.tab.Frame(leaf); leaf == 0 || name != f.Name && name != f.Linkage {
-				node = t.child(node, m.hookFrame(k.hook))
+				node = t.child(node, m.hookFrame(k.Hook))
 			}
 		}
 		t.sites = append(t.sites, node)

@@ -61,7 +61,7 @@ const (
 // waitEdge is what waits are told apart by: all but the place of the release of [blame.EdgeKey], and where the holder had taken it.
 type waitEdge struct {
 	key   blame.EdgeKey
-	taken blame.Site
+	taken trace.Site
 }
 
 func newSpending(from, to trace.Ns) *spending {
@@ -92,7 +92,7 @@ func (s *spending) add(x *blame.Spent) {
 
 func (s *spending) edgeOf(x *blame.Spent) int32 {
 	e := waitEdge{x.Edge, x.Taken}
-	e.key.Release = blame.Site{}
+	e.key.Release = trace.Site{}
 	i, ok := s.index[e]
 	if !ok && len(s.edges) >= mostEdges {
 		e = waitEdge{key: blame.EdgeKey{Waiter: x.Edge.Waiter}}
@@ -288,7 +288,7 @@ func (m *Model) spentIn(ctx context.Context, sel selection) (*chains, error) {
 		k := &s.edges[x.edge].key
 		y.Links[0].Thread = m.number(k.Waiter)
 		if k.Hook != 0 {
-			y.Links[0].Site = m.siteOf(blame.Site{Stack: k.Stack, Hook: k.Hook})
+			y.Links[0].Site = m.siteOf(trace.Site{Stack: k.Stack, Hook: k.Hook})
 		}
 		out.Chains = append(out.Chains, y)
 	}
@@ -462,13 +462,13 @@ func (m *Model) chainOf(c *blame.Chain) chain {
 }
 
 // holdingOf is an edge in the page's numbers. m.mu and m.naming are held.
-func (m *Model) holdingOf(k blame.EdgeKey, taken blame.Site, ns int64, count uint64) holding {
+func (m *Model) holdingOf(k blame.EdgeKey, taken trace.Site, ns int64, count uint64) holding {
 	proc := trace.ProcID(0)
 	if i, ok := m.index[k.Waiter]; ok {
 		proc = m.threads[i].info.Proc
 	}
 	return holding{
-		Thread: m.number(k.Waiter), Site: m.siteOf(blame.Site{Stack: k.Stack, Hook: k.Hook}), Object: m.objectOf(blame.Object{Proc: proc, Addr: k.Object}),
+		Thread: m.number(k.Waiter), Site: m.siteOf(trace.Site{Stack: k.Stack, Hook: k.Hook}), Object: m.objectOf(blame.Object{Proc: proc, Addr: k.Object}),
 		Owner: m.number(k.Owner), Releaser: m.number(k.Releaser), Ns: ns, Count: count, Taken: m.siteOf(taken), Doing: []activity{},
 	}
 }

@@ -14,19 +14,13 @@ import (
 // samples is what the samples' packets have interned. Their sequence is one for all threads, since threads share their stacks.
 type samples struct {
 	sequence sequence
-	stacks   map[called]uint64
+	stacks   map[trace.Site]uint64
 	frames   map[sampleFrame]uint64
 	funcs    map[string]uint64
 	modules  map[trace.ModuleID]bool
 	taken    uint64
 	path     []trace.StackID
 	ids      []uint64
-}
-
-// called is a stack and the hooked function that its leaf called.
-type called struct {
-	stack trace.StackID
-	hook  trace.HookID
 }
 
 type sampleFrame struct {
@@ -52,7 +46,7 @@ func (w *writer) sample(e *trace.Event) error {
 	s := &w.samples
 	if s.stacks == nil {
 		*s = samples{
-			sequence: sequence{id: samplesSequence}, stacks: map[called]uint64{}, frames: map[sampleFrame]uint64{},
+			sequence: sequence{id: samplesSequence}, stacks: map[trace.Site]uint64{}, frames: map[sampleFrame]uint64{},
 			funcs: map[string]uint64{}, modules: map[trace.ModuleID]bool{},
 		}
 		w.startSamples(max(e.Start, 0))
@@ -72,7 +66,7 @@ func (w *writer) sample(e *trace.Event) error {
 			at = e.Start + (e.Time-e.Start)/trace.Ns(n-1)*trace.Ns(i)
 		}
 		pkt := w.packet(&s.sequence, max(at, 0))
-		iid, interned := s.stacks[called{e.Stack, e.Hook}]
+		iid, interned := s.stacks[trace.Site{Stack: e.Stack, Hook: e.Hook}]
 		if !interned {
 			iid = w.internStack(e.Stack, e.Hook)
 		}
@@ -126,7 +120,7 @@ func (w *writer) internStack(stack trace.StackID, h trace.HookID) uint64 {
 		s.ids = append(s.ids, w.internFrame(sampleFrame{hook: h}, w.hook(h).name, 0))
 	}
 	iid := uint64(len(s.stacks) + 1)
-	s.stacks[called{stack, h}] = iid
+	s.stacks[trace.Site{Stack: stack, Hook: h}] = iid
 	c := p.open(internedCallstacks)
 	p.uint(internedIID, iid)
 	for _, id := range s.ids {

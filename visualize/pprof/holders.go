@@ -48,7 +48,7 @@ func (w *writer) holders(t *weigh.Table, o Options, dropped string) error {
 			cmp.Compare(a.Hook, b.Hook), cmp.Compare(a.Stack, b.Stack))
 	})
 	type row struct {
-		at     blame.Site
+		at     trace.Site
 		thread trace.ThreadID
 		object uint64
 		doing  string
@@ -91,7 +91,7 @@ func (w *writer) holders(t *weigh.Table, o Options, dropped string) error {
 	for _, k := range keys {
 		e := res.Edges[k]
 		r := row{at: k.Release, thread: k.Releaser, object: k.Object}
-		if r.at == (blame.Site{}) {
+		if r.at == (trace.Site{}) {
 			r.at = e.Taken
 		}
 		if r.thread == 0 {

@@ -82,16 +82,10 @@ type writer struct {
 	nodes map[place]*profile.Location
 	named map[string]*profile.Location
 	// Samples of one stack, or of one set of labels, share their slice or maps.
-	stacks map[called][]*profile.Location
+	stacks map[trace.Site][]*profile.Location
 	labels map[labelKey]labelSet
 	lock   *weigh.Locking
 	hooks  map[string]trace.HookID // by name
-}
-
-// called is a stack with the hooked function that its leaf called.
-type called struct {
-	stack trace.StackID
-	hook  trace.HookID
 }
 
 type labelKey struct {
@@ -142,7 +136,7 @@ func Weighed(src trace.Source, c *weigh.Collector, o Options) (*profile.Profile,
 		procs: map[trace.ProcID]*trace.Process{}, thr: map[trace.ThreadID]*trace.Thread{},
 		maps: map[trace.ModuleID]*profile.Mapping{}, funcs: map[string]*profile.Function{},
 		nodes: map[place]*profile.Location{}, named: map[string]*profile.Location{},
-		stacks: map[called][]*profile.Location{}, labels: map[labelKey]labelSet{},
+		stacks: map[trace.Site][]*profile.Location{}, labels: map[labelKey]labelSet{},
 	}
 	ps, ts := src.Processes(), src.Threads()
 	for i := range ps {
@@ -287,7 +281,7 @@ func (w *writer) sample(t *weigh.Table, r *weigh.Row, o Options) {
 
 // stack returns a row's locations, leaf first.
 func (w *writer) stack(t *weigh.Table, k *weigh.Key) []*profile.Location {
-	key := called{k.Stack, k.Hook}
+	key := trace.Site{Stack: k.Stack, Hook: k.Hook}
 	if l, ok := w.stacks[key]; ok && k.Stack != 0 {
 		return l
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hbtrace/hbtrace/analysis/blame"
+	"github.com/hbtrace/hbtrace/analysis/edges"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/number"
 	"github.com/hbtrace/hbtrace/visualize/terminal"
@@ -22,19 +23,11 @@ func (f *facts) unfollowed() uint64 {
 }
 
 // detail is what is known of an edge's holders; nil where chains were not asked for.
-func (f *facts) detail(e *edge) *blame.Edge {
+func (f *facts) detail(e *edges.Edge) *blame.Edge {
 	if f.blame == nil {
 		return nil
 	}
-	return f.blame.Edges[e.key()]
-}
-
-// key is what package blame knows an edge by.
-func (e *edge) key() blame.EdgeKey {
-	return blame.EdgeKey{
-		Hook: e.hook, Object: e.object, Waiter: e.waiter, Owner: e.owner, Releaser: e.releaser, Stack: e.stack,
-		Release: blame.Site{Stack: e.release.stack, Hook: e.release.hook},
-	}
+	return f.blame.Edges[e.EdgeKey]
 }
 
 // act is what somebody did as text: "fsync in flush", "running in copy", "waiting for mutex m".
@@ -83,7 +76,7 @@ func (f *facts) actIn(act blame.Act, function string, o blame.Object, room int) 
 const meanwhileActs = 2
 
 // meanwhile says what the holder did while it was waited for.
-func (f *facts) meanwhile(e *edge, room int) []string {
+func (f *facts) meanwhile(e *edges.Edge, room int) []string {
 	d := f.detail(e)
 	if d == nil || d.HolderNs == 0 || len(d.Doing) == 0 {
 		return nil
@@ -93,7 +86,7 @@ func (f *facts) meanwhile(e *edge, room int) []string {
 		if x.Act == blame.Nobody || x.Act == blame.TimedOut {
 			continue
 		}
-		lead := number.Percent(float64(x.Ns), float64(e.total)) + " "
+		lead := number.Percent(float64(x.Ns), float64(e.Total)) + " "
 		out = append(out, lead+f.actIn(x.Act, x.Func, x.Object, max(8, room-terminal.Columns(lead))))
 	}
 	return out
@@ -173,7 +166,7 @@ func (f *facts) deadlockLines(o Options) []string {
 		lines = append(lines, fmt.Sprintf("  %s, for %s, to the end:", number.Plural(uint64(len(d.Threads)), "thread"), inline(duration(int64(d.Until-d.Since)))))
 		for i, h := range d.Threads {
 			next := d.Threads[(i+1)%len(d.Threads)].Thread
-			text := fmt.Sprintf("%s in %s waits for %s, which %s has", f.threadName(h.Thread), f.culprit(site{h.At.Stack, h.At.Hook}),
+			text := fmt.Sprintf("%s in %s waits for %s, which %s has", f.threadName(h.Thread), f.culprit(trace.Site{Stack: h.At.Stack, Hook: h.At.Hook}),
 				f.objectName(h.Object), f.threadName(next))
 			lines = append(lines, "    "+terminal.Middle(terminal.Clean(text), o.Width-4))
 		}
@@ -195,7 +188,7 @@ func (f *facts) inversionLines(o Options) []string {
 			if i == 0 {
 				mark = "  • "
 			}
-			text := fmt.Sprintf("%s in %s waited for %s while it had %s (%s)", f.threadName(x.Thread), f.culprit(site{x.At.Stack, x.At.Hook}),
+			text := fmt.Sprintf("%s in %s waited for %s while it had %s (%s)", f.threadName(x.Thread), f.culprit(trace.Site{Stack: x.At.Stack, Hook: x.At.Hook}),
 				f.objectName(x.Inner), f.objectName(x.Outer), number.Plural(x.Count, "time"))
 			for j, l := range terminal.Wrap("", []string{text}, o.Width-4) {
 				if j > 0 {
@@ -289,29 +282,29 @@ type jsonOrder struct {
 }
 
 // holder is who had an edge's object when the waits began: the owner, or, for locks that do not tell, who let go.
-func (f *facts) holder(e *edge) trace.ThreadID {
-	if e.owner == 0 && f.locking.Wait(e.hook, e.stack) {
-		return e.releaser
+func (f *facts) holder(e *edges.Edge) trace.ThreadID {
+	if e.Owner == 0 && f.locking.Wait(e.Hook, e.Stack) {
+		return e.Releaser
 	}
-	return e.owner
+	return e.Owner
 }
 
 func address(a uint64) string { return fmt.Sprintf("%#x", a) }
 
-func (f *facts) jsonEdge(e *edge) jsonEdge {
-	o := blame.Object{Proc: f.thread(e.waiter).Proc, Addr: e.object}
+func (f *facts) jsonEdge(e *edges.Edge) jsonEdge {
+	o := blame.Object{Proc: f.thread(e.Waiter).Proc, Addr: e.Object}
 	out := jsonEdge{
-		Kind: f.kind(e.hook), Object: f.objectName(o), Address: address(e.object),
-		Waiter: f.who(e.waiter), Holder: f.who(f.holder(e)), Releaser: f.who(e.releaser),
-		Certain: e.sure, Expected: float64(e.expected) / 1000, Count: e.count, TotalNs: e.total, MaxNs: e.max, TimedOut: e.timedOut, Open: e.open,
-		WaiterStack: f.stack(site{e.stack, e.hook}), HolderStack: []string{}, ReleaserStack: f.stack(e.release),
+		Kind: f.kind(e.Hook), Object: f.objectName(o), Address: address(e.Object),
+		Waiter: f.who(e.Waiter), Holder: f.who(f.holder(e)), Releaser: f.who(e.Releaser),
+		Certain: e.Sure, Expected: float64(e.Expected) / 1000, Count: e.Count, TotalNs: e.Total, MaxNs: e.Max, TimedOut: e.TimedOut, Open: e.Open,
+		WaiterStack: f.stack(trace.Site{Stack: e.Stack, Hook: e.Hook}), HolderStack: []string{}, ReleaserStack: f.stack(e.Release),
 		HolderDoing: []jsonDoes{}, Wakers: []jsonWakes{},
 	}
 	if out.Waiter != nil {
 		out.Process = out.Waiter.PID
 	}
 	if d := f.detail(e); d != nil {
-		out.HolderStack = f.stack(site{d.Taken.Stack, d.Taken.Hook})
+		out.HolderStack = f.stack(trace.Site{Stack: d.Taken.Stack, Hook: d.Taken.Hook})
 		for _, x := range d.Doing {
 			out.HolderDoing = append(out.HolderDoing, jsonDoes{f.act(x.Act, x.Func, x.Object), x.Act.String(), x.Ns})
 		}
@@ -327,8 +320,8 @@ func (f *facts) jsonBlame(j *jsonObject, cut func(n int) int) {
 	if f.blame == nil {
 		return
 	}
-	link := func(t trace.ThreadID, at blame.Site, kind string, o blame.Object) jsonLink {
-		s := site{at.Stack, at.Hook}
+	link := func(t trace.ThreadID, at trace.Site, kind string, o blame.Object) jsonLink {
+		s := trace.Site{Stack: at.Stack, Hook: at.Hook}
 		return jsonLink{Thread: f.who(t), Kind: kind, Object: f.objectName(o), Address: address(o.Addr), Function: f.culprit(s), Stack: f.stack(s)}
 	}
 	j.list("chains", cut(len(f.blame.Chains)), func(i int) any {
@@ -337,7 +330,7 @@ func (f *facts) jsonBlame(j *jsonObject, cut func(n int) int) {
 		for _, l := range c.Links {
 			x.Links = append(x.Links, link(l.Thread, l.At, l.Kind, l.Object))
 		}
-		x.End = jsonEnd{c.End.String(), f.act(c.End, c.Func, blame.Object{}), f.who(c.By), f.stack(site{c.At.Stack, c.At.Hook})}
+		x.End = jsonEnd{c.End.String(), f.act(c.End, c.Func, blame.Object{}), f.who(c.By), f.stack(trace.Site{Stack: c.At.Stack, Hook: c.At.Hook})}
 		return x
 	})
 	j.list("deadlocks", len(f.blame.Deadlocks), func(i int) any {
@@ -354,7 +347,7 @@ func (f *facts) jsonBlame(j *jsonObject, cut func(n int) int) {
 	j.list("inversions", len(f.blame.Inversions), func(i int) any {
 		x := jsonInversion{}
 		for _, o := range f.blame.Inversions[i].Orders {
-			s := site{o.At.Stack, o.At.Hook}
+			s := trace.Site{Stack: o.At.Stack, Hook: o.At.Hook}
 			x.Orders = append(x.Orders, jsonOrder{
 				f.objectName(o.Outer), address(o.Outer.Addr), f.objectName(o.Inner), address(o.Inner.Addr), f.who(o.Thread), o.Count,
 				f.culprit(s), f.stack(s),

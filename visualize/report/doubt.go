@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hbtrace/hbtrace/analysis/edges"
 	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/number"
@@ -104,7 +105,7 @@ func (f *facts) doubts(brief bool) []doubtLine {
 		c[len(c)-1] += " beyond the thread table"
 	}
 	if f.folded > 0 {
-		c = append(c, fmt.Sprintf("%s waits (%s) beyond the %s edges kept", number.Count(f.folded), inline(duration(f.foldedN)), number.Count(maxEdges)))
+		c = append(c, fmt.Sprintf("%s waits (%s) beyond the %s edges kept", number.Count(f.folded), inline(duration(f.foldedN)), number.Count(edges.MaxEdges)))
 	}
 	if n := f.unfollowed(); n > 0 {
 		c = append(c, number.Count(n)+" waits, releases or ends of chains beyond what is followed, in part or whole")

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/hbtrace/hbtrace/analysis/blame"
+	"github.com/hbtrace/hbtrace/analysis/edges"
 	"github.com/hbtrace/hbtrace/analysis/feed"
 	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/analysis/spans"
@@ -28,7 +29,7 @@ type facts struct {
 	recent  [256]*threadFacts // of threads, by id: for every event a map is slow
 	order   []*threadFacts    // by CPU, then time blocked
 	blocks  []*block          // by total
-	edges   []*edge           // by total
+	edges   []*edges.Edge     // by total
 	folded  uint64            // waits that no edge is kept for
 	foldedN int64             // ns of them
 	kinds   [trace.KindUsage + 1]uint64
@@ -52,7 +53,7 @@ type threadFacts struct {
 
 // block is all waits or calls at one place.
 type block struct {
-	at    site
+	at    trace.Site
 	wait  bool
 	lock  bool // a wait for a lock
 	count uint64
@@ -107,7 +108,7 @@ func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*f
 		weights = weigh.NewCollector(src, weigh.Options{})
 	}
 	consumers := []func([]trace.Event) error{weights.AddBatch}
-	j := newJoiner()
+	j := edges.New()
 	var who *blame.Analyser
 	if chains {
 		who = blame.New(src, frames.New(src), blame.Options{Whole: true})
@@ -133,7 +134,7 @@ func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*f
 		if err := diff.Add(e); err != nil {
 			return err
 		}
-		j.event(e)
+		j.Add(e)
 		if check {
 			checking.add(e)
 		}
@@ -154,7 +155,7 @@ func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*f
 			t.lost += uint64(e.Count)
 		case trace.KindWait, trace.KindCall:
 			ns := max(0, int64(e.Time-e.Start))
-			at := site{e.Stack, e.Hook}
+			at := trace.Site{Stack: e.Stack, Hook: e.Hook}
 			key := uint64(e.Stack)<<16 | uint64(e.Hook)
 			b := blocks[key]
 			if b == nil {
@@ -205,16 +206,16 @@ func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*f
 	for id, c := range cover {
 		f.thread(id).cover = c
 	}
-	f.edges = j.finish()
+	f.edges = j.Finish()
 	if chain != nil {
 		f.chain(chain)
 	}
-	f.folded, f.foldedN = j.folded, j.foldedNs
+	f.folded, f.foldedN = j.Folded, j.FoldedNs
 	for _, b := range blocks {
 		f.blocks = append(f.blocks, b)
 	}
 	slices.SortFunc(f.blocks, func(a, b *block) int {
-		return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.at.stack, b.at.stack), cmp.Compare(a.at.hook, b.at.hook))
+		return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.at.Stack, b.at.Stack), cmp.Compare(a.at.Hook, b.at.Hook))
 	})
 	for _, t := range f.threads {
 		f.order = append(f.order, t)

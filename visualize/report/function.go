@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hbtrace/hbtrace/analysis/edges"
 	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
 )
@@ -77,17 +78,17 @@ func (f *facts) byFunction(v weigh.Value) []*sum {
 }
 
 // stack is a site's functions, leaf first, the hooked function included.
-func (f *facts) stack(at site) []string {
+func (f *facts) stack(at trace.Site) []string {
 	names := []string{}
-	if at.stack == 0 && at.hook == 0 {
+	if at.Stack == 0 && at.Hook == 0 {
 		return names
 	}
-	for _, node := range f.frames.Path(nil, at.stack) {
+	for _, node := range f.frames.Path(nil, at.Stack) {
 		for _, a := range f.frames.Of(node) {
 			names = append(names, f.frames.Frame(a.ID).Name)
 		}
 	}
-	if hook := f.hook(at.hook); hook != "" && (len(names) == 0 || names[len(names)-1] != hook) {
+	if hook := f.hook(at.Hook); hook != "" && (len(names) == 0 || names[len(names)-1] != hook) {
 		names = append(names, hook)
 	}
 	slices.Reverse(names)
@@ -95,7 +96,7 @@ func (f *facts) stack(at site) []string {
 }
 
 // culprit names the function of a stack that a reader can do something about.
-func (f *facts) culprit(at site) string { return f.frames.Culprit(at.stack, f.hook(at.hook)) }
+func (f *facts) culprit(at trace.Site) string { return f.frames.Culprit(at.Stack, f.hook(at.Hook)) }
 
 // place is all blocks with the same culprit and the same call.
 type place struct {
@@ -112,7 +113,7 @@ func (f *facts) places() []*place {
 	by := map[key]*place{}
 	var out []*place
 	for _, b := range f.blocks {
-		k := key{f.culprit(b.at), f.hook(b.at.hook)}
+		k := key{f.culprit(b.at), f.hook(b.at.Hook)}
 		p := by[k]
 		if p == nil {
 			p = &place{function: k.function, call: k.call, wait: b.wait}
@@ -145,7 +146,7 @@ func (f *facts) allocSites() []*allocSite {
 		if r.Values[weigh.AllocObjects] == 0 && r.Values[weigh.AllocSpace] == 0 && r.Values[weigh.InuseSpace] == 0 {
 			continue
 		}
-		name := f.culprit(site{r.Stack, r.Hook})
+		name := f.culprit(trace.Site{Stack: r.Stack, Hook: r.Hook})
 		a := by[name]
 		if a == nil {
 			a = &allocSite{function: name}
@@ -177,7 +178,7 @@ type lock struct {
 	waiters    tally[string]
 	releasers  tally[releaser]
 	owners     tally[trace.ThreadID]
-	edges      []*edge
+	edges      []*edges.Edge
 }
 
 type releaser struct {
@@ -208,8 +209,8 @@ func (f *facts) locks() []*lock {
 	by := map[key]*lock{}
 	var out []*lock
 	for _, e := range f.edges {
-		kind, _, _ := strings.Cut(f.kind(e.hook), "-") // an rwlock is one object, read or written
-		k := key{f.thread(e.waiter).Proc, kind, e.object}
+		kind, _, _ := strings.Cut(f.kind(e.Hook), "-") // an rwlock is one object, read or written
+		k := key{f.thread(e.Waiter).Proc, kind, e.Object}
 		l := by[k]
 		if l == nil {
 			l = &lock{
@@ -219,23 +220,23 @@ func (f *facts) locks() []*lock {
 			by[k] = l
 			out = append(out, l)
 		}
-		l.exclusive = l.exclusive || f.locking.Wait(e.hook, e.stack)
-		l.count += e.count
-		l.total += e.total
-		l.max = max(l.max, e.max)
-		l.timedOut += e.timedOut
-		l.waiters[f.culprit(site{e.stack, e.hook})] += e.total
-		if e.releaser != 0 {
-			r := releaser{thread: e.releaser}
-			if e.release != (site{}) {
-				r.function = f.culprit(e.release)
+		l.exclusive = l.exclusive || f.locking.Wait(e.Hook, e.Stack)
+		l.count += e.Count
+		l.total += e.Total
+		l.max = max(l.max, e.Max)
+		l.timedOut += e.TimedOut
+		l.waiters[f.culprit(trace.Site{Stack: e.Stack, Hook: e.Hook})] += e.Total
+		if e.Releaser != 0 {
+			r := releaser{thread: e.Releaser}
+			if e.Release != (trace.Site{}) {
+				r.function = f.culprit(e.Release)
 			}
-			l.releasers[r] += e.total
-			l.known += e.total
-			l.certain += int64(float64(e.total) * float64(e.sure) / float64(max(e.count, 1)))
+			l.releasers[r] += e.Total
+			l.known += e.Total
+			l.certain += int64(float64(e.Total) * float64(e.Sure) / float64(max(e.Count, 1)))
 		}
-		if e.owner != 0 {
-			l.owners[e.owner] += e.total
+		if e.Owner != 0 {
+			l.owners[e.Owner] += e.Total
 		}
 		l.edges = append(l.edges, e)
 	}

@@ -231,9 +231,9 @@ func (f *facts) writeJSON(w io.Writer, view View, o Options) error {
 			b := f.blocks[i]
 			kind := "call"
 			if b.wait {
-				kind = f.kind(b.at.hook)
+				kind = f.kind(b.at.Hook)
 			}
-			return jsonPlace{f.culprit(b.at), f.hook(b.at.hook), kind, b.total, b.max, b.count, b.open, f.stack(b.at), f.jsonEndings(b)}
+			return jsonPlace{f.culprit(b.at), f.hook(b.at.Hook), kind, b.total, b.max, b.count, b.open, f.stack(b.at), f.jsonEndings(b)}
 		})
 	}
 	if all || view == ViewLocks {
@@ -334,7 +334,7 @@ func (f *facts) allocRows() []*weigh.Row {
 }
 
 func (f *facts) jsonSite(r *weigh.Row) jsonSite {
-	at := site{r.Stack, r.Hook}
+	at := trace.Site{Stack: r.Stack, Hook: r.Hook}
 	return jsonSite{
 		f.culprit(at), r.Values[weigh.AllocObjects], r.Values[weigh.AllocSpace],
 		r.Values[weigh.InuseObjects], r.Values[weigh.InuseSpace], f.stack(at),

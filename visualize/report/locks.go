@@ -3,6 +3,8 @@
 package report
 
 import (
+	"github.com/hbtrace/hbtrace/analysis/edges"
+	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/number"
 	"github.com/hbtrace/hbtrace/visualize/terminal"
 )
@@ -54,7 +56,7 @@ func (f *facts) lockLines(locks []*lock, o Options) []string {
 	})
 }
 
-func (f *facts) edgeLines(edges []*edge, o Options) []string {
+func (f *facts) edgeLines(edges []*edges.Edge, o Options) []string {
 	t := &terminal.Table{Columns: []terminal.Column{
 		{Title: "total", Right: true}, {Title: "longest", Right: true}, {Title: "count", Right: true}, {Title: "for"},
 		{Title: "waiter ◂ let go by", Flex: 1},
@@ -62,12 +64,12 @@ func (f *facts) edgeLines(edges []*edge, o Options) []string {
 	waiters := make([]string, len(edges))
 	for i, e := range edges {
 		// Fitted below, where the room is known: a thread's name should not be cut like a function's.
-		waiters[i] = f.culprit(site{e.stack, e.hook})
-		t.Add(duration(e.total), duration(e.max), number.Count(e.count), f.kind(e.hook), f.threadName(e.waiter)+" in "+waiters[i])
+		waiters[i] = f.culprit(trace.Site{Stack: e.Stack, Hook: e.Hook})
+		t.Add(duration(e.Total), duration(e.Max), number.Count(e.Count), f.kind(e.Hook), f.threadName(e.Waiter)+" in "+waiters[i])
 	}
 	w := t.Widths(o.Width)
 	for i, e := range edges {
-		t.Rows[i][4] = whoWhere(f.threadName(e.waiter), waiters[i], true, w[4])
+		t.Rows[i][4] = whoWhere(f.threadName(e.Waiter), waiters[i], true, w[4])
 	}
 	return t.Under(o.Width, o.Color, func(i, room int) []string {
 		e := edges[i]
@@ -76,21 +78,21 @@ func (f *facts) edgeLines(edges []*edge, o Options) []string {
 }
 
 // letGoBy says who ended an edge's waits.
-func (f *facts) letGoBy(e *edge, room int) string {
-	if e.releaser == 0 {
+func (f *facts) letGoBy(e *edges.Edge, room int) string {
+	if e.Releaser == 0 {
 		switch {
-		case e.timedOut == e.count:
+		case e.TimedOut == e.Count:
 			return "(timed out)"
-		case e.owner != 0:
-			return "unknown; held by " + f.threadName(e.owner)
+		case e.Owner != 0:
+			return "unknown; held by " + f.threadName(e.Owner)
 		}
 		return "unknown"
 	}
 	where := ""
-	if e.release != (site{}) {
-		where = f.culprit(e.release)
+	if e.Release != (trace.Site{}) {
+		where = f.culprit(e.Release)
 	}
-	return whoWhere(f.threadName(e.releaser), where, e.certain(), room)
+	return whoWhere(f.threadName(e.Releaser), where, e.Certain(), room)
 }
 
 // whoWhere is "thread in function" in at most room columns; the thread's name takes no more than half of it.

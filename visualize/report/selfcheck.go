@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/edges"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/number"
 	"github.com/hbtrace/hbtrace/visualize/terminal"
@@ -57,7 +58,7 @@ func (c *checkInput) add(e *trace.Event) {
 		return
 	}
 	if e.Kind != trace.KindOff {
-		c.own[e.Thread] = append(c.own[e.Thread], ownInterval{e.Start, e.Time, e.Object, e.Releaser, e.Hook, e.Flags, e.Kind == trace.KindWait, claimOf(e)})
+		c.own[e.Thread] = append(c.own[e.Thread], ownInterval{e.Start, e.Time, e.Object, e.Releaser, e.Hook, e.Flags, e.Kind == trace.KindWait, edges.Claim(e)})
 		return
 	}
 	if e.Weight == trace.OffNew {
@@ -66,17 +67,6 @@ func (c *checkInput) add(e *trace.Event) {
 	c.offs[e.Thread] = append(c.offs[e.Thread], offTime{
 		e.Start, e.Release, e.Time, e.Stack, e.Releaser, e.Weight == trace.OffByInterrupt, e.Result != trace.OffRunnable,
 	})
-}
-
-// claimOf is how likely a recording says that it is that a wait's releaser is the one.
-func claimOf(e *trace.Event) float64 {
-	switch {
-	case e.Weight <= 1:
-		return 1
-	case e.Size == 0:
-		return 1 / float64(e.Weight)
-	}
-	return float64(min(e.Size, 1000)) / 1000
 }
 
 // selfCheck is the result.
@@ -276,7 +266,7 @@ func (f *facts) check(in *checkInput) *selfCheck {
 				k := [2]string{reason, function}
 				m := missing[k]
 				if m == nil {
-					m = &checkMissing{Kernel: reason, Function: function, Stack: f.stack(site{o.stack, 0})}
+					m = &checkMissing{Kernel: reason, Function: function, Stack: f.stack(trace.Site{Stack: o.stack, Hook: 0})}
 					missing[k] = m
 				}
 				m.Count++

@@ -11,6 +11,7 @@ import (
 	"io"
 
 	"github.com/hbtrace/hbtrace/analysis/blame"
+	"github.com/hbtrace/hbtrace/analysis/edges"
 	"github.com/hbtrace/hbtrace/analysis/stored"
 	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
@@ -55,7 +56,7 @@ func (f *facts) code(c *stored.Coding) {
 			*b = &block{}
 		}
 		x := *b
-		codeSite(c, &x.at)
+		blame.CodeSite(c, &x.at)
 		c.Bool(&x.wait)
 		c.Bool(&x.lock)
 		c.Uint(&x.count)
@@ -64,25 +65,25 @@ func (f *facts) code(c *stored.Coding) {
 		c.Uint(&x.open)
 		x.codeEndings(c)
 	})
-	stored.List(c, &f.edges, func(e **edge) {
+	stored.List(c, &f.edges, func(e **edges.Edge) {
 		if *e == nil {
-			*e = &edge{}
+			*e = &edges.Edge{}
 		}
 		x := *e
-		stored.Small(c, &x.hook)
-		c.Uint(&x.object)
-		stored.Small(c, &x.waiter)
-		stored.Small(c, &x.owner)
-		stored.Small(c, &x.releaser)
-		stored.Small(c, &x.stack)
-		codeSite(c, &x.release)
-		c.Uint(&x.count)
-		c.Int(&x.total)
-		c.Int(&x.max)
-		c.Uint(&x.sure)
-		c.Uint(&x.expected)
-		c.Uint(&x.timedOut)
-		c.Uint(&x.open)
+		stored.Small(c, &x.Hook)
+		c.Uint(&x.Object)
+		stored.Small(c, &x.Waiter)
+		stored.Small(c, &x.Owner)
+		stored.Small(c, &x.Releaser)
+		stored.Small(c, &x.Stack)
+		blame.CodeSite(c, &x.Release)
+		c.Uint(&x.Count)
+		c.Int(&x.Total)
+		c.Int(&x.Max)
+		c.Uint(&x.Sure)
+		c.Uint(&x.Expected)
+		c.Uint(&x.TimedOut)
+		c.Uint(&x.Open)
 	})
 	for i := range f.kinds {
 		c.Uint(&f.kinds[i])
@@ -112,11 +113,6 @@ func (b *block) codeEndings(c *stored.Coding) {
 	for _, x := range ended {
 		b.ended[x.by] = x
 	}
-}
-
-func codeSite(c *stored.Coding, s *site) {
-	stored.Small(c, &s.stack)
-	stored.Small(c, &s.hook)
 }
 
 func (f *facts) codeWeights(c *stored.Coding) {
@@ -208,7 +204,7 @@ func (x *Facts) Parts() []stored.Part {
 		c := &stored.Coding{}
 		keys := make([]blame.EdgeKey, len(x.f.edges))
 		for i, e := range x.f.edges {
-			keys[i] = e.key()
+			keys[i] = e.EdgeKey
 		}
 		x.chains.Code(c, keys)
 		parts = append(parts, stored.Part{Number: stored.Chains, Version: storedVersion, Bytes: c.P})

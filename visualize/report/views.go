@@ -154,7 +154,7 @@ func (f *facts) handoffLines(o Options) []string {
 	}, Indent: 2}
 	n := min(o.Top, len(rows))
 	for _, r := range rows[:n] {
-		t.Add(duration(r.total), number.Count(r.count), number.Count(r.certain), f.hook(r.b.at.hook), f.culprit(r.b.at), f.threadName(r.by))
+		t.Add(duration(r.total), number.Count(r.count), number.Count(r.certain), f.hook(r.b.at.Hook), f.culprit(r.b.at), f.threadName(r.by))
 	}
 	if n == 0 {
 		return nil

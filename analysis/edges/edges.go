@@ -1,52 +1,36 @@
-// Edges: who waited for what, who had it, who let it go and where. Waits are joined with the releases that
-// ended them in one pass over the events, in bounded memory.
-
-package report
+// Package edges adds up waits by who waited, for what, who held it, and who released it where. It joins waits with the
+// releases that ended them in one pass over the events, in bounded memory.
+package edges
 
 import (
 	"cmp"
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/blame"
 	"github.com/hbtrace/hbtrace/trace"
 )
 
-// edge is all waits with the same waiter, object, owner, releaser and stacks.
-type edge struct {
-	edgeKey
-	count uint64
-	total int64 // ns
-	max   int64 // ns, the longest of them
+// Edge is all waits with the same waiter, object, owner, releaser and stacks.
+type Edge struct {
+	blame.EdgeKey
+	Count uint64
+	Total int64 // ns
+	Max   int64 // ns, the longest of them
 	// Of the count: how many have a releaser who is the only candidate, ended by their time-out, or had not ended when
 	// recording did.
-	sure, timedOut, open uint64
-	// expected is how many of the count the releaser ended, by how likely the recording says that it is, in thousandths.
-	expected uint64
+	Sure, TimedOut, Open uint64
+	// Expected is how many of the count the releaser ended, by how likely the recording says that it is, in thousandths.
+	Expected uint64
 }
 
-// certain says whether the releaser is the only candidate most of the time.
-func (e *edge) certain() bool { return 2*e.sure >= e.count }
-
-type edgeKey struct {
-	hook     trace.HookID
-	object   uint64
-	waiter   trace.ThreadID
-	owner    trace.ThreadID
-	releaser trace.ThreadID
-	stack    trace.StackID // where the waiter waited
-	release  site          // where the releaser let go; zero where no release record matches
-}
-
-// site is a place in the program: a stack and the hooked function that its leaf called.
-type site struct {
-	stack trace.StackID
-	hook  trace.HookID
-}
+// Certain says whether the releaser is the only candidate most of the time.
+func (e *Edge) Certain() bool { return 2*e.Sure >= e.Count }
 
 // Bounds of the join. A wait's release is stored near it (threads interleave roughly by time), so a window is
 // enough; what falls out of it keeps its releaser and loses only that one's stack.
 const (
 	joinWindow = 1 << 15 // waits looking for their release, and releases not yet asked for
-	maxEdges   = 1 << 17 // different edges; waits beyond are counted in folded
+	MaxEdges   = 1 << 17 // MaxEdges different edges are kept; waits beyond are counted in Folded
 )
 
 type releaseKey struct {
@@ -57,7 +41,7 @@ type releaseKey struct {
 // pendingWait is a wait whose release has not been met yet.
 type pendingWait struct {
 	key releaseKey
-	edgeKey
+	blame.EdgeKey
 	ns    int64
 	flags trace.Flags
 	claim uint64 // how likely it is that the releaser is the one, thousandths
@@ -65,11 +49,11 @@ type pendingWait struct {
 	live  bool
 }
 
-// joiner turns wait and release events into edges. Give it every event in stored order, then call finish.
-type joiner struct {
-	edges map[edgeKey]*edge
+// Joiner turns wait and release events into edges. Give it every event in stored order, then call Finish.
+type Joiner struct {
+	edges map[blame.EdgeKey]*Edge
 
-	releases map[releaseKey]site
+	releases map[releaseKey]trace.Site
 	ring     [joinWindow]releaseKey // releases by age, the oldest at ringNext
 	ringNext int
 
@@ -77,37 +61,37 @@ type joiner struct {
 	queue   []pendingWait        // ring of joinWindow, oldest at queueNext once full
 	next    int
 
-	// folded are waits that no edge is kept for, because there are too many different ones.
-	folded   uint64
-	foldedNs int64
+	// Folded are waits that no edge is kept for, because there are too many different ones.
+	Folded   uint64
+	FoldedNs int64
 }
 
-func newJoiner() *joiner {
-	return &joiner{
-		edges:    map[edgeKey]*edge{},
-		releases: map[releaseKey]site{},
+func New() *Joiner {
+	return &Joiner{
+		edges:    map[blame.EdgeKey]*Edge{},
+		releases: map[releaseKey]trace.Site{},
 		waiting:  map[releaseKey]int32{},
 	}
 }
 
-// event takes one event; others than waits and releases are ignored.
-func (j *joiner) event(e *trace.Event) {
+// Add takes one Add; others than waits and releases are ignored.
+func (j *Joiner) Add(e *trace.Event) {
 	switch e.Kind {
 	case trace.KindRelease:
-		j.released(releaseKey{e.Thread, e.Time}, site{e.Stack, e.Hook})
+		j.released(releaseKey{e.Thread, e.Time}, trace.Site{Stack: e.Stack, Hook: e.Hook})
 	case trace.KindWait:
 		w := pendingWait{
-			edgeKey: edgeKey{
-				hook: e.Hook, object: e.Object, waiter: e.Thread, owner: e.Owner, releaser: e.Releaser,
-				stack: e.Stack,
+			EdgeKey: blame.EdgeKey{
+				Hook: e.Hook, Object: e.Object, Waiter: e.Thread, Owner: e.Owner, Releaser: e.Releaser,
+				Stack: e.Stack,
 			},
 			key: releaseKey{e.Releaser, e.Release}, ns: max(0, int64(e.Time-e.Start)), flags: e.Flags,
-			claim: uint64(1000 * claimOf(e)),
+			claim: uint64(1000 * Claim(e)),
 		}
 		if e.Releaser == 0 || e.Release == 0 {
 			j.keep(w)
 		} else if at, ok := j.releases[w.key]; ok {
-			w.release = at
+			w.Release = at
 			j.keep(w)
 		} else {
 			j.wait(w)
@@ -117,7 +101,7 @@ func (j *joiner) event(e *trace.Event) {
 
 // released remembers where a release happened and settles the waits that looked for it. One release may end
 // several waits (a broadcast), so it stays for later ones.
-func (j *joiner) released(key releaseKey, at site) {
+func (j *Joiner) released(key releaseKey, at trace.Site) {
 	if _, ok := j.releases[key]; !ok {
 		delete(j.releases, j.ring[j.ringNext])
 		j.ring[j.ringNext] = key
@@ -133,7 +117,7 @@ func (j *joiner) released(key releaseKey, at site) {
 		if !w.live || w.key != key {
 			break // its place has been taken since
 		}
-		w.live, w.release = false, at
+		w.live, w.Release = false, at
 		j.keep(*w)
 		i = w.prev
 	}
@@ -141,7 +125,7 @@ func (j *joiner) released(key releaseKey, at site) {
 }
 
 // wait queues a wait until its release comes by, and gives up the oldest where the queue is full.
-func (j *joiner) wait(w pendingWait) {
+func (j *Joiner) wait(w pendingWait) {
 	w.prev, w.live = -1, true
 	if i, ok := j.waiting[w.key]; ok {
 		w.prev = i
@@ -165,51 +149,62 @@ func (j *joiner) wait(w pendingWait) {
 	j.next = (j.next + 1) % joinWindow
 }
 
-func (j *joiner) keep(w pendingWait) {
-	e := j.edges[w.edgeKey]
+func (j *Joiner) keep(w pendingWait) {
+	e := j.edges[w.EdgeKey]
 	if e == nil {
-		if len(j.edges) >= maxEdges {
-			j.folded++
-			j.foldedNs += w.ns
+		if len(j.edges) >= MaxEdges {
+			j.Folded++
+			j.FoldedNs += w.ns
 			return
 		}
-		e = &edge{edgeKey: w.edgeKey}
-		j.edges[w.edgeKey] = e
+		e = &Edge{EdgeKey: w.EdgeKey}
+		j.edges[w.EdgeKey] = e
 	}
-	e.count++
-	e.total += w.ns
-	e.max = max(e.max, w.ns)
+	e.Count++
+	e.Total += w.ns
+	e.Max = max(e.Max, w.ns)
 	if w.flags&trace.FlagCertain != 0 {
-		e.sure++
+		e.Sure++
 	}
-	if w.releaser != 0 {
-		e.expected += w.claim
+	if w.Releaser != 0 {
+		e.Expected += w.claim
 	}
 	if w.flags&trace.FlagTimedOut != 0 {
-		e.timedOut++
+		e.TimedOut++
 	}
 	if w.flags&trace.FlagOpen != 0 {
-		e.open++
+		e.Open++
 	}
 }
 
-// finish settles what is pending and returns the edges, the heaviest first.
-func (j *joiner) finish() []*edge {
+// Finish settles what is pending and returns the edges, the heaviest first.
+func (j *Joiner) Finish() []*Edge {
 	for i := range j.queue {
 		if j.queue[i].live {
 			j.queue[i].live = false
 			j.keep(j.queue[i])
 		}
 	}
-	edges := make([]*edge, 0, len(j.edges))
+	edges := make([]*Edge, 0, len(j.edges))
 	for _, e := range j.edges {
 		edges = append(edges, e)
 	}
-	slices.SortFunc(edges, func(a, b *edge) int {
-		return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.object, b.object),
-			cmp.Compare(a.waiter, b.waiter), cmp.Compare(a.releaser, b.releaser), cmp.Compare(a.owner, b.owner),
-			cmp.Compare(a.hook, b.hook), cmp.Compare(a.stack, b.stack), cmp.Compare(a.release.stack, b.release.stack),
-			cmp.Compare(a.release.hook, b.release.hook))
+	slices.SortFunc(edges, func(a, b *Edge) int {
+		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.Object, b.Object),
+			cmp.Compare(a.Waiter, b.Waiter), cmp.Compare(a.Releaser, b.Releaser), cmp.Compare(a.Owner, b.Owner),
+			cmp.Compare(a.Hook, b.Hook), cmp.Compare(a.Stack, b.Stack), cmp.Compare(a.Release.Stack, b.Release.Stack),
+			cmp.Compare(a.Release.Hook, b.Release.Hook))
 	})
 	return edges
+}
+
+// Claim is how likely the recording says that a wait's releaser is the one that ended it: 0 to 1.
+func Claim(e *trace.Event) float64 {
+	switch {
+	case e.Weight <= 1:
+		return 1
+	case e.Size == 0:
+		return 1 / float64(e.Weight)
+	}
+	return float64(min(e.Size, 1000)) / 1000
 }
