@@ -4,15 +4,11 @@
 #ifndef HB_ATTACH_H
 #define HB_ATTACH_H
 
+#include "agent/session.h"
 #include "hooks/exec.h"
 #include "hooks/life.h"
 
 #define HB_ENV_SESSION "HBTRACE_SESSION="
-#define HB_AF_UNIX 1
-#define HB_SOCK_SEQPACKET_CLOEXEC (5 | 02000000)
-#define HB_MSG_CMSG_CLOEXEC 0x40000000
-#define HB_MSG_NOSIGNAL 0x4000
-#define HB_HELLO_TIMEOUT_S 5 /* a collector that answers no sooner is none */
 
 static const char *hb_env(const char *key) {
   size_t n = hb_strlen(key);
@@ -120,111 +116,50 @@ static void hb_emit_exec(struct hb_tls *t, uint64_t cpu_ns) {
 
 /* ---- the segment ---- */
 
-struct hb_iovec {
-  void *base;
-  size_t len;
-};
-struct hb_msghdr {
-  void *name;
-  uint32_t namelen, pad;
-  struct hb_iovec *iov;
-  size_t iovlen;
-  void *control;
-  size_t controllen;
-  int flags;
-};
-
-/* Ask the collector for the segment. Returns the socket, with fd[0] the memfd and fd[1] that of the unwind tables (-1:
- * none), or a negative error. */
-static long hb_ask(const char *name, struct hb_hello *hello, int fd[2]) {
-  struct {
-    uint16_t family;
-    char path[108];
-  } addr;
-  union {
-    char bytes[64];
-    struct {
-      size_t len;
-      int level, type;
-      int fd[2];
-    } c;
-  } control;
-  size_t n = hb_strlen(name);
-  if (n == 0 || n > 100) return -1;
-  long s = hb_sys3(HB_SYS_socket, HB_AF_UNIX, HB_SOCK_SEQPACKET_CLOEXEC, 0);
-  if (hb_is_err(s)) return s;
-  memset(&addr, 0, sizeof addr);
-  memset(&control, 0, sizeof control);
-  addr.family = HB_AF_UNIX;
-  for (size_t i = 0; i < n; i++) addr.path[1 + i] = name[i];
-  struct hb_timespec limit = {HB_HELLO_TIMEOUT_S, 0};
-  hb_sys6(HB_SYS_setsockopt, s, 1 /* SOL_SOCKET */, 20 /* SO_RCVTIMEO */, (long)&limit, sizeof limit, 0);
-  struct hb_iovec iov = {hello, sizeof *hello};
-  struct hb_msghdr m = {NULL, 0, 0, &iov, 1, &control, sizeof control, 0};
-  if (hb_is_err(hb_sys3(HB_SYS_connect, s, &addr, 3 + n)) ||
-      hb_sys3(HB_SYS_recvmsg, s, &m, HB_MSG_CMSG_CLOEXEC) != sizeof *hello || m.controllen < sizeof control.c.len + 12 ||
-      control.c.level != 1 || control.c.type != 1 /* SCM_RIGHTS */) {
-    hb_sys1(HB_SYS_close, s);
-    return -1;
-  }
-  fd[0] = control.c.fd[0];
-  fd[1] = control.c.len >= sizeof control.c.len + 16 ? control.c.fd[1] : -1;
-  return s;
-}
-
 /* Map and check: every size that is used later comes from here. Returns HB_REFUSE_*. */
 static uint32_t hb_map(const struct hb_hello *hello, int fd) {
-  if (hello->magic != HB_MAGIC || hello->version != HB_ABI_VERSION) return HB_REFUSE_VERSION;
-  if (hello->segment_bytes < sizeof(struct hb_header)) return HB_REFUSE_MMAP;
+  struct hb_geometry g;
+  if (hello->version != HB_ABI_VERSION) return HB_REFUSE_VERSION;
+  if (hello->segment_bytes < sizeof(struct hb_header) || !hb_sealed(fd, hello->segment_bytes)) return HB_REFUSE_MMAP;
   long p = hb_sys6(HB_SYS_mmap, 0, (long)hello->segment_bytes, HB_PROT_RW, HB_MAP_SHARED, fd, 0);
   if (hb_is_err(p)) return HB_REFUSE_MMAP;
   struct hb_header *h = (struct hb_header *)p;
-  uint64_t len = hello->segment_bytes, k = h->ring_count, cap = h->ring_bytes;
-  int fits = h->magic == HB_MAGIC && h->version == HB_ABI_VERSION && h->header_bytes == sizeof *h &&
-             h->proc_bytes == sizeof(struct hb_proc) && h->thread_bytes == sizeof(struct hb_thread) &&
-             h->subbuf_bytes == sizeof(struct hb_subbuf) && k >= 1 && k <= 256 && cap >= HB_MAX_RECORD * 2 &&
-             (cap & (cap - 1)) == 0 && cap <= len / k && h->procs_off <= len && h->threads_off <= len &&
-             h->ring_ctl_off <= len && h->ring_data_off <= len &&
-             (uint64_t)h->procs_cap * sizeof(struct hb_proc) <= len - h->procs_off &&
-             (uint64_t)h->threads_cap * sizeof(struct hb_thread) <= len - h->threads_off &&
-             k * sizeof(struct hb_subbuf) <= len - h->ring_ctl_off && k * cap <= len - h->ring_data_off &&
-             h->signal >= 1 && h->signal <= 64 && h->tick_ns > 0;
-  if (!fits) {
-    hb_sys2(HB_SYS_munmap, p, len);
+  if (!hb_geometry_read(h, hello->segment_bytes, &g)) {
+    hb_sys2(HB_SYS_munmap, p, g.bytes);
     return HB_REFUSE_VERSION;
   }
   struct hb_wiped *w = hb_pages(sizeof *w);
-  uint64_t table = (uint64_t)h->alloc_slots * 8;
+  uint64_t table = (uint64_t)g.alloc_slots * 8;
   if (!w || hb_is_err(hb_sys3(HB_SYS_madvise, w, sizeof *w, HB_MADV_WIPEONFORK))) return HB_REFUSE_MMAP;
-  if (!(hb.slabs = hb_pages((h->threads_cap + HB_SLAB - 1) / HB_SLAB * sizeof *hb.slabs))) return HB_REFUSE_MMAP;
-  if (h->alloc_slots >= HB_ALLOC_PROBES && (h->alloc_slots & (h->alloc_slots - 1)) == 0 &&
+  if (!(hb.slabs = hb_pages((g.threads_cap + HB_SLAB - 1) / HB_SLAB * sizeof *hb.slabs))) return HB_REFUSE_MMAP;
+  if (g.alloc_slots >= HB_ALLOC_PROBES && (g.alloc_slots & (g.alloc_slots - 1)) == 0 &&
       (hb.alloc_table = hb_pages(table)) != NULL) {
     hb_sys3(HB_SYS_madvise, hb.alloc_table, table, HB_MADV_WIPEONFORK);
-    hb.alloc_mask = h->alloc_slots - 1;
+    hb.alloc_mask = g.alloc_slots - 1;
   }
   hb_store_relaxed(&w->alive, 1u);
   hb.base = (char *)p;
-  hb.procs = (struct hb_proc *)(hb.base + h->procs_off);
-  hb.threads = (struct hb_thread *)(hb.base + h->threads_off);
-  hb.subbufs = (struct hb_subbuf *)(hb.base + h->ring_ctl_off);
-  hb.ring = hb.base + h->ring_data_off;
-  hb.ring_bytes = cap;
-  hb.ring_count = (uint32_t)k;
-  hb.threads_cap = h->threads_cap;
-  hb.procs_cap = h->procs_cap;
-  hb.features = h->features;
-  hb.signal = h->signal;
-  hb.cookie = h->cookie & ~0xffu;
-  hb.tick_ns = h->tick_ns;
-  hb.alloc_period = h->alloc_period;
-  hb.lock_threshold_ns = h->lock_threshold_ns < UINT32_MAX ? h->lock_threshold_ns : UINT32_MAX;
-  hb.release_debt_ns = h->release_debt_ns ? h->release_debt_ns : 1;
-  hb_cycles_mult = HB_HAVE_CYCLES ? h->cycles_mult : 0;
+  hb.procs = (struct hb_proc *)(hb.base + g.procs_off);
+  hb.threads = (struct hb_thread *)(hb.base + g.threads_off);
+  hb.subbufs = (struct hb_subbuf *)(hb.base + g.ring_ctl_off);
+  hb.ring = hb.base + g.ring_data_off;
+  hb.ring_bytes = g.ring_bytes;
+  hb.ring_count = g.ring_count;
+  hb.threads_cap = g.threads_cap;
+  hb.procs_cap = g.procs_cap;
+  hb.features = g.features;
+  hb.signal = g.signal;
+  hb.cookie = g.cookie & ~0xffu;
+  hb.tick_ns = g.tick_ns;
+  hb.alloc_period = g.alloc_period;
+  hb.lock_threshold_ns = g.lock_threshold_ns < UINT32_MAX ? g.lock_threshold_ns : UINT32_MAX;
+  hb.release_debt_ns = g.release_debt_ns ? g.release_debt_ns : 1;
+  hb_cycles_mult = HB_HAVE_CYCLES ? g.cycles_mult : 0;
   hb.stamps_mult = hb_cycles_mult ? (uint64_t)(4294967296.0 / (double)hb_cycles_mult * 1048576.0) : 1u << 20;
-  hb.cpu_period_ns = h->features & HB_FEATURE_CPU ? h->cpu_period_ns : 0;
-  uint64_t call = h->features & HB_FEATURE_CALL ? h->call_threshold_ns : UINT64_MAX / 4;
+  hb.cpu_period_ns = g.features & HB_FEATURE_CPU ? g.cpu_period_ns : 0;
+  uint64_t call = g.features & HB_FEATURE_CALL ? g.call_threshold_ns : UINT64_MAX / 4;
   hb.call_threshold = hb_cycles_mult ? (uint64_t)((double)call * 4294967296.0 / (double)hb_cycles_mult) : call;
-  uint64_t wake = h->features & HB_FEATURE_LOCK ? h->lock_threshold_ns : UINT64_MAX / 4;
+  uint64_t wake = g.features & HB_FEATURE_LOCK ? g.lock_threshold_ns : UINT64_MAX / 4;
   if (wake < HB_WAIT_ALWAYS_NS) wake = HB_WAIT_ALWAYS_NS;
   hb.wake_threshold = hb_cycles_mult ? (uint64_t)((double)wake * 4294967296.0 / (double)hb_cycles_mult) : wake;
   hb.wiped = w;
@@ -235,7 +170,7 @@ static uint32_t hb_map(const struct hb_hello *hello, int fd) {
 
 /* Map the unwind tables, read-only; without them stacks go by frame pointers. init only */
 static void hb_map_tables(const struct hb_hello *hello, int fd) {
-  if (fd < 0 || !hello->tables_bytes) return;
+  if (fd < 0 || !hello->tables_bytes || !hb_sealed(fd, hello->tables_bytes)) return;
   long p = hb_sys6(HB_SYS_mmap, 0, (long)hello->tables_bytes, 1 /* PROT_READ */, HB_MAP_SHARED, fd, 0);
   if (!hb_is_err(p) && !hb_tables_open(&hb_tables, (const void *)p, hello->tables_bytes))
     hb_sys2(HB_SYS_munmap, p, hello->tables_bytes);
@@ -248,8 +183,8 @@ static void hb_attach(const char *session) {
   struct hb_hello hello;
   struct hb_ready ready = {HB_MAGIC, HB_ABI_VERSION, HB_REFUSE_NO, 0, 0};
   struct hb_tls *t = hb_self();
-  int fd[2] = {-1, -1};
-  long s = hb_ask(session, &hello, fd);
+  int fd[2];
+  long s = hb_ask_session(session, &hello, fd);
   if (hb_is_err(s)) return;
   void *room = hb_pages(HB_ALONE_BYTES); /* the first thread's, before what we can do without has taken all */
   ready.refused = hb_real.malloc && hb_real.free ? hb_map(&hello, fd[0]) : HB_REFUSE_UNRESOLVED;
@@ -276,7 +211,7 @@ static void hb_attach(const char *session) {
   if (!ready.refused && hb_tables.base) { /* the collector compiles what is new; whole closures take some ten ms */
     struct hb_timespec limit = {0, HB_TABLES_WAIT_MS * 1000}; /* microseconds: a timeval */
     char go;
-    hb_sys6(HB_SYS_setsockopt, s, 1 /* SOL_SOCKET */, 20 /* SO_RCVTIMEO */, (long)&limit, sizeof limit, 0);
+    hb_sys6(HB_SYS_setsockopt, s, HB_SOL_SOCKET, HB_SO_RCVTIMEO, (long)&limit, sizeof limit, 0);
     hb_sys3(HB_SYS_read, s, &go, 1);
   }
   hb_sys1(HB_SYS_close, s);

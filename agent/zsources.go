@@ -13,6 +13,7 @@ var madeAMD64 = made{
 		"agent/local.h",
 		"agent/os.h",
 		"agent/real.h",
+		"agent/session.h",
 		"agent/state.h",
 		"agent/stub.c",
 		"agent/thread.h",
@@ -48,9 +49,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "4f00ac959dcad4562099d7b05dce810f021d27887a71b192b33951345e398a0f",
+	sourcesSHA256: "2fd8463a250821cfda5e1250ba4b66e731b403d81c15331cf636151df15a0478",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "45b36c57eda64145715f46fca2798dcde191c179005ddd02ebb784ab4a8128f9",
+		"agent/hbagent_linux_amd64.so": "ae1181e5b1aaa3137a55f414fc15c740e3017cac4bfe0c552cdb15b5f516a6e8",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

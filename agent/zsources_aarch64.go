@@ -12,6 +12,7 @@ var madeARM64 = made{
 		"agent/local.h",
 		"agent/os.h",
 		"agent/real.h",
+		"agent/session.h",
 		"agent/state.h",
 		"agent/thread.h",
 		"concurrentring/producer.h",
@@ -46,8 +47,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "5fb04ea608abc08551a95519dc730496ed592e4ce882a22ef0f8c857a70d2636",
+	sourcesSHA256: "d96e19cc1553f0f621766d54c060a5f2e0baaea69a20594354b98009c2205ea5",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "2b978e424ebdadb6aa6e360811c28604ed4bd7d6f1e521c3fb168e6a72b38f34",
+		"agent/hbagent_linux_arm64.so": "0071885636b77f5f2aa54a35dd4535a1dd756b497b9b17755b3b4a8a485fd05f",
 	},
 }

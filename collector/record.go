@@ -1,6 +1,6 @@
 // Package collector records a command: it starts it with the agent, takes in what its processes write, and
 // stores it. record.go is the whole course of a recording; program.go, environ.go, inherited.go and launch.go start the
-// command, suspend.go stops it and us together; server.go hands out the segment; verify.go and procs.go know whose processes are the session's;
+// command, suspend.go stops it and us together; server.go hands out the segment, door.go says to whom; verify.go and procs.go know whose processes are the session's;
 // drain.go is the loop that moves data; finish.go ends the file.
 package collector
 
@@ -169,7 +169,7 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 
 	caught, all, stop := signals()
 	defer stop()
-	env := environ(o.Env, preload, s.server.name, prog.asan)
+	env := environ(o.Env, preload, s.server.session(), prog.asan)
 	s.start()
 	s.arm()
 	c, err := launch(prog, env, o.Dir, [3]*os.File{o.Stdin, o.Stdout, o.Stderr})
@@ -239,7 +239,7 @@ func open(o *Options) (s *session, err error) {
 			s.notes.addf("stacks go by frame pointers only: %v", err)
 		}
 	}
-	if s.server, err = listen(s.seg, os.Geteuid(), s.tables, s.attach, func(line string) { s.notes.refuse(line) }); err != nil {
+	if s.server, err = listen(s.seg, os.Geteuid(), s.tables, s.attach, s.notes.refuse, func(line string) { s.notes.add(line) }); err != nil {
 		return s, err
 	}
 	if err := s.onlook.listen(); err != nil {

@@ -1,7 +1,8 @@
-// Handing the segment to the processes that ask for it.
+// Handing the segment to the session's processes.
 //
-// The socket's name is abstract, so it is seen in any mount namespace and vanishes with the recorder, and it
-// cannot be guessed. Who asks is known from the kernel (SO_PEERCRED), not from what it sends.
+// The socket's name is abstract, so it is seen in any mount namespace and vanishes with the recorder. Any user reads it in
+// /proc/net/unix. So a peer has to show a secret that stands in the environment of the session's processes only
+// (door.go). Which process it is, the kernel says (SO_PEERCRED).
 package collector
 
 import (
@@ -24,11 +25,14 @@ const readyLimit = 10 * time.Second
 
 // server accepts agents until it is closed.
 type server struct {
-	name     string // in the environment; without the leading NUL
+	name     string // of the socket, without the leading NUL
+	secrets  secrets
+	door     door
 	listener *net.UnixListener
 	seg      *segment.Segment
 	attached func(attachment) // called from any goroutine, one at a time per connection
-	refused  func(string)     // likewise; one line
+	refused  func(string)     // likewise; one line: a process that should have been recorded
+	remark   func(string)     // likewise: a stranger
 	quit     chan struct{}
 	wg       sync.WaitGroup
 	uid      int
@@ -46,7 +50,7 @@ type attachment struct {
 }
 
 // listen starts serving processes of user uid, of all users if that is root. attached takes over the identity that it is given.
-func listen(seg *segment.Segment, uid int, tables *tables, attached func(attachment), refused func(string)) (*server, error) {
+func listen(seg *segment.Segment, uid int, tables *tables, attached func(attachment), refused, remark func(string)) (*server, error) {
 	var b [16]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return nil, fmt.Errorf("draw a name for the session: %w", err)
@@ -56,8 +60,13 @@ func listen(seg *segment.Segment, uid int, tables *tables, attached func(attachm
 	if err != nil {
 		return nil, fmt.Errorf("listen for agents: %w", err)
 	}
-	s := &server{name: name, listener: l, seg: seg, uid: uid, tables: tables,
-		attached: attached, refused: refused, quit: make(chan struct{})}
+	secrets, err := drawSecrets()
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	s := &server{name: name, secrets: secrets, door: door{trusted: uint32(uid)}, listener: l, seg: seg, uid: uid, tables: tables,
+		attached: attached, refused: refused, remark: remark, quit: make(chan struct{})}
 	s.wg.Add(1)
 	go s.accept()
 	return s, nil
@@ -85,11 +94,15 @@ func (s *server) accept() {
 			}
 			continue
 		}
+		s.door.enter(c)
 		s.wg.Add(1)
 		go func() {
 			defer s.wg.Done()
 			defer c.Close()
 			a, err := s.serve(c)
+			if errors.Is(err, errStranger) || errors.Is(err, net.ErrClosed) { // closed: by the door
+				return
+			}
 			if err != nil {
 				s.refused(err.Error())
 				return
@@ -103,8 +116,23 @@ func (s *server) accept() {
 }
 
 func (s *server) serve(c *net.UnixConn) (a attachment, err error) {
+	if err := c.SetDeadline(time.Now().Add(readyLimit)); err != nil {
+		return a, err
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() { // the end of the session does not wait for a peer that is silent
+		select {
+		case <-s.quit:
+			c.SetDeadline(time.Now().Add(100 * time.Millisecond))
+		case <-stop:
+		}
+	}()
 	cred, err := peer(c)
 	if err != nil {
+		return a, err
+	}
+	if err := s.admit(c, cred); err != nil {
 		return a, err
 	}
 	if int(cred.Uid) != s.uid && s.uid != 0 {
@@ -125,7 +153,8 @@ func (s *server) serve(c *net.UnixConn) (a attachment, err error) {
 		}
 	}()
 	g := s.seg.Geometry()
-	hello := segment.Hello{Magic: segment.Magic, Version: segment.ABIVersion, HostPID: uint32(cred.Pid), SegmentBytes: g.Bytes}
+	hello := segment.Hello{Magic: segment.Magic, Version: segment.ABIVersion, HostPID: uint32(cred.Pid), SegmentBytes: g.Bytes,
+		Secret: s.secrets.give}
 	fds := []int{s.seg.FD()}
 	if s.tables != nil {
 		fds = append(fds, s.tables.fd)
@@ -133,18 +162,6 @@ func (s *server) serve(c *net.UnixConn) (a attachment, err error) {
 	}
 	msg := make([]byte, segment.HelloBytes)
 	hello.Encode(msg)
-	if err := c.SetDeadline(time.Now().Add(readyLimit)); err != nil {
-		return a, err
-	}
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() { // the end of the session does not wait for a peer that is silent
-		select {
-		case <-s.quit:
-			c.SetDeadline(time.Now().Add(100 * time.Millisecond))
-		case <-stop:
-		}
-	}()
 	if _, _, err := c.WriteMsgUnix(msg, unix.UnixRights(fds...), nil); err != nil {
 		return a, fmt.Errorf("give process %d the session: %w", cred.Pid, err)
 	}

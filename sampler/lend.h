@@ -19,11 +19,11 @@
 #ifndef HB_LEND_H
 #define HB_LEND_H
 
+#include "agent/session.h"
 #include "agent/thread.h"
 #include "syscallproxy/proxy.h"
 
 enum { HB_SIG_BLOCK, HB_SIG_UNBLOCK, HB_SIG_SETMASK };
-#define HB_SIGURG 23
 #define HB_SI_QUEUE (-1)
 #define HB_SI_TKILL (-6)
 

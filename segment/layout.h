@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define HB_MAGIC 0x3165636172746268ull /* "hbtrace1", little endian */
-#define HB_ABI_VERSION 1u
+#define HB_ABI_VERSION 2u
 
 #define HB_NAME_BYTES 16 /* TASK_COMM_LEN */
 #define HB_MAX_FRAMES 252 /* frames kept of one stack; deeper ones keep both ends. A thread's memory is 32 KiB by it */
@@ -405,18 +405,27 @@ struct hb_rec_exit {
   uint64_t calls, calls_slow, waits, wait_ns;
 };
 
-/* ---- handing over the segment: one SEQPACKET message from the collector with the memfd attached, and behind it that
- * of the unwind tables (unwind/modules.h) when tables_bytes is not 0 ----
+/* ---- handing over the segment, over a SEQPACKET socket ----
+ * The agent says first that it is of the session (hb_ask). The collector answers whoever does with one message: the memfd
+ * attached, and behind it that of the unwind tables (unwind/modules.h) when tables_bytes is not 0. Each side shows the
+ * other one of the session's two secrets, which stand in the environment variable with the socket's name: so nobody else
+ * gets the segment, and nobody who takes the name after the session's end gets a process.
  * The agent answers with one hb_ready; without a readable answer the collector assumes that the process went away.
  * With tables, the collector then sends one more message, of any content, when the process's are published; the agent
  * waits for it for HB_TABLES_WAIT_MS, closes and goes on. */
 #define HB_TABLES_WAIT_MS 100
+#define HB_SECRET_BYTES 16
+struct hb_ask {
+  uint64_t magic;
+  uint8_t secret[HB_SECRET_BYTES]; /* the first of the session's */
+};
 struct hb_hello {
   uint64_t magic;
   uint32_t version;
   uint32_t host_pid;
   uint64_t segment_bytes;
   uint64_t tables_bytes; /* of the second descriptor; 0: there is none */
+  uint8_t secret[HB_SECRET_BYTES]; /* the second */
 };
 struct hb_ready {
   uint64_t magic;

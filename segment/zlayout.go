@@ -9,11 +9,11 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "50a309ea6517e2b9805624d25741484d1a89e07aa3ad01b39f1adbaaabb92cc5"
+const layoutSHA256 = "5db6847b5698c2472c11e5e92ea921ec3f59b3e3ecede93e684cb2dd18d57938"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
-	ABIVersion             = 1                  // HB_ABI_VERSION
+	ABIVersion             = 2                  // HB_ABI_VERSION
 	NameBytes              = 16                 // HB_NAME_BYTES
 	MaxFrames              = 252                // HB_MAX_FRAMES
 	RootFrames             = 91                 // HB_ROOT_FRAMES
@@ -52,6 +52,7 @@ const (
 	StackSameCall          = 32                 // HB_STACK_SAME_CALL
 	PCShift                = 60                 // HB_PC_SHIFT
 	TablesWaitMs           = 100                // HB_TABLES_WAIT_MS
+	SecretBytes            = 16                 // HB_SECRET_BYTES
 	ProcFree               = 0                  // HB_PROC_FREE
 	ProcClaiming           = 1                  // HB_PROC_CLAIMING
 	ProcLive               = 2                  // HB_PROC_LIVE
@@ -710,17 +711,44 @@ func (v *RecExit) Encode(b []byte) {
 	binary.LittleEndian.PutUint64(b[80:], v.WaitNs)
 }
 
-// Hello is struct hb_hello, 32 bytes.
+// Ask is struct hb_ask, 24 bytes.
+type Ask struct {
+	Magic  uint64
+	Secret [16]uint8
+}
+
+// AskBytes is sizeof(struct hb_ask).
+const AskBytes = 24
+
+// Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
+func (v *Ask) Decode(b []byte) bool {
+	if len(b) < AskBytes {
+		return false
+	}
+	v.Magic = binary.LittleEndian.Uint64(b[0:])
+	copy(v.Secret[:], b[8:24])
+	return true
+}
+
+// Encode writes the struct to the start of b, which must hold AskBytes.
+func (v *Ask) Encode(b []byte) {
+	_ = b[AskBytes-1]
+	binary.LittleEndian.PutUint64(b[0:], v.Magic)
+	copy(b[8:24], v.Secret[:])
+}
+
+// Hello is struct hb_hello, 48 bytes.
 type Hello struct {
 	Magic        uint64
 	Version      uint32
 	HostPID      uint32
 	SegmentBytes uint64
 	TablesBytes  uint64
+	Secret       [16]uint8
 }
 
 // HelloBytes is sizeof(struct hb_hello).
-const HelloBytes = 32
+const HelloBytes = 48
 
 // Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
 func (v *Hello) Decode(b []byte) bool {
@@ -732,6 +760,7 @@ func (v *Hello) Decode(b []byte) bool {
 	v.HostPID = binary.LittleEndian.Uint32(b[12:])
 	v.SegmentBytes = binary.LittleEndian.Uint64(b[16:])
 	v.TablesBytes = binary.LittleEndian.Uint64(b[24:])
+	copy(v.Secret[:], b[32:48])
 	return true
 }
 
@@ -743,6 +772,7 @@ func (v *Hello) Encode(b []byte) {
 	binary.LittleEndian.PutUint32(b[12:], v.HostPID)
 	binary.LittleEndian.PutUint64(b[16:], v.SegmentBytes)
 	binary.LittleEndian.PutUint64(b[24:], v.TablesBytes)
+	copy(b[32:48], v.Secret[:])
 }
 
 // Ready is struct hb_ready, 24 bytes.
@@ -1164,6 +1194,11 @@ var (
 	_ = [unsafe.Offsetof(RecExit{}.WaitNs) - 80]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecExit{}.WaitNs) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecExit{}) - 88]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Ask{}.Magic) - 0]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Ask{}.Magic) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Ask{}.Secret) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Ask{}.Secret) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Ask{}) - 24]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Hello{}.Magic) - 0]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Hello{}.Magic) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Hello{}.Version) - 8]struct{}{} == [0]struct{}{}
@@ -1174,7 +1209,9 @@ var (
 	_ = [unsafe.Sizeof(Hello{}.SegmentBytes) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Hello{}.TablesBytes) - 24]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Hello{}.TablesBytes) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Hello{}) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Hello{}.Secret) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Hello{}.Secret) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Hello{}) - 48]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Ready{}.Magic) - 0]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Ready{}.Magic) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Ready{}.Version) - 8]struct{}{} == [0]struct{}{}
