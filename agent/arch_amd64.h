@@ -85,6 +85,15 @@ static inline int hb_ucontext_after_syscall(const void *uc) {
   return g[14] == g[16];
 }
 
+/* The stack pointer that a jmp_buf goes to, glibc's and musl's: the seventh word. glibc hides it (PTR_MANGLE,
+ * sysdeps/unix/sysv/linux/x86_64/pointer_guard.h). signal-safe */
+#define HB_JUMP_SP 6
+static inline uintptr_t hb_jump_demangle(uint64_t word) {
+  uint64_t guard;
+  __asm__("mov %%fs:0x30,%0" : "=r"(guard));
+  return (word >> 17 | word << 47) ^ guard;
+}
+
 /* The signals that are blocked when the handler returns: uc_sigmask of the kernel's struct ucontext. */
 static inline uint64_t *hb_ucontext_mask(void *uc) { return (uint64_t *)((char *)uc + 296); }
 

@@ -62,6 +62,11 @@ static inline int hb_ucontext_after_syscall(const void *uc) {
   return 0;
 }
 
+/* The stack pointer that a jmp_buf goes to, musl's and glibc's: the fourteenth word. glibc hides it by a value that is not
+ * to be had from here. */
+#define HB_JUMP_SP 13
+static inline uintptr_t hb_jump_demangle(uint64_t word) { return word; }
+
 /* The signals that are blocked when the handler returns: uc_sigmask of the kernel's struct ucontext. */
 static inline uint64_t *hb_ucontext_mask(void *uc) { return (uint64_t *)((char *)uc + 40); }
 

@@ -96,7 +96,7 @@ static void hb_modules_announce(struct hb_tls *t) {
   if (!hb_real.iterate || !hb_begin(t)) return;
   if (!t->announced) hb_announce(t);
   ((hb_iterate_fn)hb_real.iterate)(hb_module_visit, t);
-  hb_end(t);
+  hb_end(t, 0, HB_FRAME);
 }
 
 /* What a program used before it was recorded: the kernel's exec, the loader, constructors that ran before ours. Not a sample of it but all of
@@ -111,7 +111,7 @@ static void hb_emit_exec(struct hb_tls *t, uint64_t cpu_ns) {
   r.cpu_ns = r.weight_ns = cpu_ns;
   r.stack.flags = HB_STACK_NONE;
   hb_put(t, &r.rec, sizeof r, NULL, 0);
-  hb_end(t);
+  hb_end(t, 0, HB_FRAME);
 }
 
 /* ---- the segment ---- */
@@ -195,6 +195,7 @@ static void hb_attach(const char *session) {
   if (!ready.refused && !hb_proc_claim(0, hello.host_pid, 0)) ready.refused = HB_REFUSE_NO_SLOT;
   if (!ready.refused) {
     hb_mutex_check();
+    hb_jump_check();
     if (!hb.mutex_peek) hb_store_relaxed(&hb.slot->flags, hb_load_relaxed(&hb.slot->flags) | HB_PROCF_MUTEX_OPAQUE);
     ready.proc_slot = hb.slot_index;
     ready.proc_uid = hb.uid;

@@ -25,12 +25,19 @@ struct hb_object {
   uint64_t verdef_count;
 };
 
-#define HB_MAX_OBJECTS 64 /* objects searched behind ours; libc is never far down */
+/* A function that is looked for. */
+struct hb_wanted {
+  const char *name, *version; /* version "": the default one */
+  void **found;
+};
 
-struct hb_objects {
-  struct hb_object o[HB_MAX_OBJECTS];
+/* One walk over the loaded objects. It remembers none of them: a program may have thousands. */
+struct hb_search {
+  const struct hb_wanted *wanted;
   int n;
-  int seen_self; /* the walk has passed our own object */
+  int any_version; /* take the default version where the wanted one was not found */
+  int last;        /* the last definition counts, not the first */
+  int seen_self;   /* the walk has passed our own object */
 };
 
 extern const Elf64_Dyn hb_own_dynamic[] __asm__("_DYNAMIC") __attribute__((visibility("hidden")));
@@ -123,18 +130,29 @@ static void *hb_object_find(const struct hb_object *o, const char *name, const c
   return p;
 }
 
-/* One loaded object. init only */
-static void hb_objects_add(struct hb_objects *all, uintptr_t bias, const Elf64_Dyn *dyn) {
-  if (dyn == hb_own_dynamic) all->seen_self = 1;
-  else if (all->seen_self && dyn && all->n < HB_MAX_OBJECTS) hb_object_fill(&all->o[all->n++], bias, dyn);
+/* One loaded object: what is still missing is looked for in it. hook path */
+static void hb_search_object(struct hb_search *all, uintptr_t bias, const Elf64_Dyn *dyn) {
+  struct hb_object o;
+  if (dyn == hb_own_dynamic) {
+    all->seen_self = 1;
+    return;
+  }
+  if (!all->seen_self || !dyn) return;
+  hb_object_fill(&o, bias, dyn);
+  for (int i = 0; i < all->n; i++) {
+    const struct hb_wanted *w = &all->wanted[i];
+    if (*w->found && !all->last) continue;
+    void *p = hb_object_find(&o, w->name, *w->version && !all->any_version ? w->version : NULL);
+    if (p) __atomic_store_n(w->found, p, __ATOMIC_RELEASE);
+  }
 }
 
 /* dl_iterate_phdr callback. init only */
-static int hb_objects_visit(struct dl_phdr_info *info, size_t size, void *arg) {
+static int hb_search_visit(struct dl_phdr_info *info, size_t size, void *arg) {
   (void)size;
   for (int i = 0; i < info->dlpi_phnum; i++)
     if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-      hb_objects_add(arg, info->dlpi_addr, (const Elf64_Dyn *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr));
+      hb_search_object(arg, info->dlpi_addr, (const Elf64_Dyn *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr));
   return 0;
 }
 

@@ -100,16 +100,26 @@ static HB_NOINLINE int hb_foreign(const struct hb_tls *t) {
 static int hb_begin(struct hb_tls *t) {
   uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
   if (HB_UNLIKELY(!hb_stack_end(t, sp)) && hb_foreign(t)) return 0;
-  if (HB_UNLIKELY(t->busy) && !hb_begin_again(t, sp)) return 0;
-  t->busy_sp = sp;
-  t->busy = 1;
+  if (HB_UNLIKELY(t->busy_sp) && !hb_begin_again(t, sp)) return 0;
+  t->busy_sp = sp; /* one word says both that and where: a handler comes before it or after it */
   hb_compiler_barrier();
   return 1;
 }
 
-static void hb_end(struct hb_tls *t) {
+/* Leave the section for good: nothing of this thread is recorded any more. */
+static void hb_end_last(struct hb_tls *t) {
   hb_compiler_barrier();
-  t->busy = 0;
+  t->busy_sp = 0;
+  hb_compiler_barrier();
+}
+
+static void hb_deferred(struct hb_tls *t, int at_random, const void *frame);
+
+/* Leave the section. A signal that fell into it takes its sample now: at_random, frame as in hb_deferred. frame NULL: in the
+ * signal's own handler. signal-safe */
+static void hb_end(struct hb_tls *t, int at_random, const void *frame) {
+  hb_end_last(t);
+  if (HB_UNLIKELY(t->deferred) && frame) hb_deferred(t, at_random, frame);
 }
 
 /* Counters that live in thread-local storage, for others to see. hook path */
@@ -141,7 +151,7 @@ static void hb_emit_any(struct hb_tls *t, uint32_t kind, uint32_t hook, uint64_t
   hb_put_stack(t, &r.rec, sizeof r, &r.stack, &x);
   t->tick = hb_load_relaxed(&hb.header->tick);
   hb_store_relaxed(&t->slot->last_tick, t->tick);
-  hb_end(t);
+  hb_end(t, 0, frame);
 }
 
 static void hb_emit_sample(struct hb_tls *t, uint32_t kind, uint32_t hook, uint64_t object, const void *uc,
@@ -161,7 +171,7 @@ static void hb_emit_cpu(struct hb_tls *t, uint32_t hook, uint64_t run, const voi
 static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame,
                            uint32_t rec_flags) {
   if (!t->local || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return;
-  if (t->busy) {
+  if (t->busy_sp) {
     t->deferred = ask | (rec_flags & 0xffu) << 8;
     return;
   }
@@ -212,7 +222,7 @@ static HB_NOINLINE int hb_sample_point(struct hb_tls *t, uint32_t hook, int insi
   /* A sample was met in a run that is over at once. A CPU on which the sampler wakes up stands still for longer than the
    * run takes, so such are met, too; but not among those of long runs are they to be counted. */
   uint32_t alone = met && !inside && !run && hb_signalled(t) ? HB_RECF_ALONE : 0u;
-  if ((!weight && !alone) || !t->local || t->busy || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return 0;
+  if ((!weight && !alone) || !t->local || t->busy_sp || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return 0;
   if (inside)
     hb_emit_cpu(t, hook, 0, NULL, frame, 0, cpu, weight);
   else
@@ -248,7 +258,6 @@ static HB_NOINLINE void hb_sample_hook(struct hb_tls *t, uint32_t kind, uint32_t
   }
   if (HB_UNLIKELY(!hb_signalled(t)) && hb_point_near(t, hb_stamp()) && hb_sample_point(t, hook, 0, frame)) return;
   hb_emit_sample(t, kind, hook, object, NULL, frame, 0);
-  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, 0, frame);
 }
 
 /* The gate: has the tick moved since this thread's last sample? One load, one compare. hook path */
@@ -286,8 +295,7 @@ static HB_NOINLINE void hb_emit_interval(struct hb_tls *t, const struct hb_inter
   t->tick = hb_load_relaxed(&hb.header->tick);
   hb_store_relaxed(&t->slot->last_tick, t->tick);
   hb_publish_counters(t, t->slot);
-  hb_end(t);
-  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, 0, frame);
+  hb_end(t, 0, frame);
 }
 
 /* The outermost proxied call is being left without its wrapper: by an exception, a cancellation or a jump. Its frame is
@@ -353,8 +361,7 @@ static HB_NOINLINE void hb_emit_release(struct hb_tls *t, uint32_t hook, uint32_
     r.stack.flags = HB_STACK_NONE;
     hb_put(t, &r.rec, sizeof r, NULL, 0);
   }
-  hb_end(t);
-  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, 0, frame);
+  hb_end(t, 0, frame);
 }
 
 #endif

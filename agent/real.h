@@ -17,6 +17,7 @@ struct hb_real {
   void *gnu_get_libc_version;
   void *errno_location;
   void *pthread_self;
+  void *_setjmp;
   void *iterate; /* dl_iterate_phdr */
 };
 static struct hb_real hb_real;
@@ -30,17 +31,40 @@ extern int dl_iterate_phdr(int (*)(struct dl_phdr_info *, size_t, void *), void 
 extern struct r_debug _r_debug __attribute__((weak));
 typedef int (*hb_iterate_fn)(int (*)(struct dl_phdr_info *, size_t, void *), void *);
 
-static struct hb_objects hb_objects_found;
+enum {
+#define HB_HOOK(id, symbol, class, object, parks, version) HB_WANTED_##symbol,
+#include "hooks/table.h"
+  HB_WANTED_HOOKS
+};
 
-/* First definition behind us; a wanted version that nobody has falls back to the default one, so that other
- * architectures and musl (no versions) resolve too. init only */
-static void *hb_resolve(const char *name, const char *version) {
-  struct hb_objects *all = &hb_objects_found;
-  void *p = NULL;
-  if (version && *version)
-    for (int i = 0; i < all->n && !p; i++) p = hb_object_find(&all->o[i], name, version);
-  for (int i = 0; i < all->n && !p; i++) p = hb_object_find(&all->o[i], name, NULL);
-  return p;
+static const struct hb_wanted hb_wanted[] = {
+#define HB_HOOK(id, symbol, class, object, parks, version) {#symbol, version, &hb_real.symbol},
+#include "hooks/table.h"
+#define HB_WANTED(symbol) {#symbol, "", &hb_real.symbol},
+    HB_WANTED(pthread_rwlock_tryrdlock) HB_WANTED(pthread_rwlock_trywrlock) HB_WANTED(pthread_spin_trylock)
+    HB_WANTED(mtx_trylock) HB_WANTED(pthread_attr_getstacksize) HB_WANTED(gnu_get_libc_version) HB_WANTED(pthread_self)
+    HB_WANTED(_setjmp)
+    {"__errno_location", "", &hb_real.errno_location},
+};
+static const struct hb_wanted hb_wanted_iterate = {"dl_iterate_phdr", "", &hb_real.iterate};
+
+/* Walk over all objects in search order. hook path */
+static void hb_search_all(struct hb_search *s) {
+  s->seen_self = 0;
+  if (&_r_debug && _r_debug.r_map)
+    for (const struct link_map *l = _r_debug.r_map; l; l = l->l_next)
+      hb_search_object(s, l->l_addr, (const Elf64_Dyn *)l->l_ld);
+  else if (dl_iterate_phdr)
+    dl_iterate_phdr(hb_search_visit, s);
+}
+
+/* The first definition behind us of each. A wanted version that nobody has falls back to the default one, so that other
+ * architectures and musl (no versions) resolve too. hook path */
+static void hb_search_wanted(const struct hb_wanted *wanted, int n) {
+  for (int any = 0; any < 2; any++) {
+    struct hb_search s = {wanted, n, any, 0, 0};
+    hb_search_all(&s);
+  }
 }
 
 /* init only (may be the first hook call of the process, before our constructor) */
@@ -52,25 +76,11 @@ static HB_NOINLINE void hb_resolve_all(void) {
     while (!hb_load_acquire(&hb.resolved)) hb_compiler_barrier();
     return;
   }
-  if (&_r_debug && _r_debug.r_map)
-    for (const struct link_map *l = _r_debug.r_map; l; l = l->l_next)
-      hb_objects_add(&hb_objects_found, l->l_addr, (const Elf64_Dyn *)l->l_ld);
-  else if (dl_iterate_phdr)
-    dl_iterate_phdr(hb_objects_visit, &hb_objects_found);
   hb.self_lo = (uintptr_t)__ehdr_start;
   hb.self_hi = (uintptr_t)_end;
-#define HB_HOOK(id, symbol, class, object, parks, version) hb_real.symbol = hb_resolve(#symbol, version);
-#include "hooks/table.h"
-  hb_real.pthread_rwlock_tryrdlock = hb_resolve("pthread_rwlock_tryrdlock", NULL);
-  hb_real.pthread_rwlock_trywrlock = hb_resolve("pthread_rwlock_trywrlock", NULL);
-  hb_real.pthread_spin_trylock = hb_resolve("pthread_spin_trylock", NULL);
-  hb_real.mtx_trylock = hb_resolve("mtx_trylock", NULL);
-  hb_real.pthread_attr_getstacksize = hb_resolve("pthread_attr_getstacksize", NULL);
-  hb_real.gnu_get_libc_version = hb_resolve("gnu_get_libc_version", NULL);
-  hb_real.pthread_self = hb_resolve("pthread_self", NULL);
-  hb_real.errno_location = hb_resolve("__errno_location", NULL);
-  for (int i = hb_objects_found.n - 1; i >= 0 && !hb_real.iterate; i--) /* the last one is libc's own, not a sanitizer's */
-    hb_real.iterate = hb_object_find(&hb_objects_found.o[i], "dl_iterate_phdr", NULL);
+  hb_search_wanted(hb_wanted, (int)(sizeof hb_wanted / sizeof *hb_wanted));
+  struct hb_search last = {&hb_wanted_iterate, 1, 0, 1, 0}; /* libc's own, not a sanitizer's */
+  hb_search_all(&last);
   hb.is_glibc = hb_real.gnu_get_libc_version != NULL;
   hb_store_release(&hb.resolved, (uint64_t)1);
 }
@@ -78,31 +88,15 @@ static HB_NOINLINE void hb_resolve_all(void) {
 /* A function that nobody had when the program started: its library may have been loaded since (libpthread and librt
  * before glibc 2.34, libaio). The loader's list is only read, while the loader says that it is in order. A miss is looked
  * for again, but not often: programs probe for what they do not have. hook path */
-static HB_NOINLINE void *hb_resolve_late(void **slot, const char *name, const char *version) {
+static HB_NOINLINE void *hb_resolve_late(const struct hb_wanted *w) {
   static _Atomic uint32_t busy;
-  static struct hb_objects now;
   uint32_t none = 0;
   hb_resolve_all();
-  if (*slot || !&_r_debug || _r_debug.r_state != RT_CONSISTENT || !hb_cas_seq(&busy, &none, 1)) return *slot;
-  now.n = now.seen_self = 0;
-  for (const struct link_map *l = _r_debug.r_map; l; l = l->l_next)
-    hb_objects_add(&now, l->l_addr, (const Elf64_Dyn *)l->l_ld);
-  void *p = NULL;
-  for (int i = 0; i < now.n && !p && *version; i++) p = hb_object_find(&now.o[i], name, version);
-  for (int i = 0; i < now.n && !p; i++) p = hb_object_find(&now.o[i], name, NULL);
-  if (p) __atomic_store_n(slot, p, __ATOMIC_RELEASE);
+  if (*w->found || !&_r_debug || _r_debug.r_state != RT_CONSISTENT || !hb_cas_seq(&busy, &none, 1)) return *w->found;
+  hb_search_wanted(w, 1);
   hb_store_release(&busy, 0u);
-  return p;
+  return *w->found;
 }
-
-enum {
-#define HB_HOOK(id, symbol, class, object, parks, version) HB_VERSION_LINE_##symbol,
-#include "hooks/table.h"
-};
-static const char *const hb_versions[] = {
-#define HB_HOOK(id, symbol, class, object, parks, version) version,
-#include "hooks/table.h"
-};
 
 /* Set errno the way the missing function would have. hook path */
 static long hb_fail(int error) {
@@ -112,9 +106,7 @@ static long hb_fail(int error) {
 }
 
 /* The typed function behind wrapper `symbol`; NULL when the system has none. */
-#define HB_REAL(type, symbol)                        \
-  ((type)(HB_LIKELY(hb_real.symbol != NULL)          \
-              ? hb_real.symbol                       \
-              : hb_resolve_late(&hb_real.symbol, #symbol, hb_versions[HB_VERSION_LINE_##symbol])))
+#define HB_REAL(type, symbol) \
+  ((type)(HB_LIKELY(hb_real.symbol != NULL) ? hb_real.symbol : hb_resolve_late(&hb_wanted[HB_WANTED_##symbol])))
 
 #endif

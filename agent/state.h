@@ -51,7 +51,7 @@ struct hb_tls {
   uint64_t cpu_stratum; /* where the stratum behind the next point's begins */
   uint64_t left_pc;     /* return address of the proxied call that was left last: where this run of work began */
   uint64_t left_stamp;  /* hb_stamp() when that was */
-  uintptr_t busy_sp;    /* where the agent's own section was entered */
+  uintptr_t busy_sp;    /* in the agent's own capture or emission: where it was entered; a signal then defers. 0: not in it */
   uint32_t wait_threshold_ns; /* in force for this thread: waits shorter than this are only counted */
   uint32_t wait_tick;   /* of its last recorded wait or release, low half */
   uint32_t wait_credit; /* waits and releases that may be recorded before their thresholds grow */
@@ -59,8 +59,7 @@ struct hb_tls {
   uint32_t alloc_credit; /* allocation samples that may be taken before the period grows */
   uint32_t uid;
   uint32_t epoch;       /* of the process that this state was made in: a fork child's is newer */
-  uint32_t busy;        /* in the agent's own capture or emission; a signal then defers */
-  uint32_t deferred;    /* HB_ASK_* that a signal could not sample because of busy, and its HB_RECF_* << 8 */
+  uint32_t deferred;    /* HB_ASK_* that a signal could not sample because of busy_sp, and its HB_RECF_* << 8 */
   uint32_t flags;       /* HB_TLS_* */
   uint32_t subbuf;      /* where the last record went */
   uint32_t holds;       /* 1 + sub-buffer whose lock this thread holds; 0 none */
@@ -194,6 +193,7 @@ struct hb_process {
   uint64_t default_stack;     /* bytes of a thread stack made without attributes */
   int (*lock_fast)(void *);   /* the real pthread_mutex_lock once the layout was recognised, else NULL */
   uint32_t mutex_peek;        /* 1: glibc's mutex layout was recognised by the start-up check */
+  uint32_t jump_kind;         /* how the C library keeps the stack pointer in a jmp_buf: HB_JUMP_* (hooks/jump.h) */
   uint32_t is_glibc;
   _Atomic uint32_t slot_hint; /* where to begin to look for a free slot */
   _Atomic uint32_t claims;

@@ -117,7 +117,8 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   t->seq = 0;
   t->announced = 0;
   t->need_full = 1;
-  t->busy = t->deferred = t->holds = 0;
+  t->busy_sp = 0;
+  t->deferred = t->holds = 0;
   t->left_pc = birth ? birth->start_routine : 1;
   t->left_stamp = hb_stamp();
   t->proxy_depth = 0;
@@ -221,7 +222,7 @@ static HB_NOINLINE void hb_thread_leave(struct hb_tls *t, int process_too) {
       hb_put(t, &p, sizeof p, NULL, 0);
       hb_store_release(&hb.slot->state, (uint32_t)HB_PROC_EXITED);
     }
-    hb_end(t);
+    hb_end_last(t);
   }
   t->flags |= HB_TLS_DEAD;
   t->slot = NULL;
@@ -291,7 +292,7 @@ static void hb_proc_announce(struct hb_tls *t) {
   r.flags = hb_load_relaxed(&hb.slot->flags);
   r.reserved = 0;
   hb_put(t, &r.rec, sizeof r, NULL, 0);
-  hb_end(t);
+  hb_end(t, 0, HB_FRAME);
 }
 
 /* First act of a fork child: become a process of its own. What was inherited (slot, counters, last stack)
@@ -302,9 +303,10 @@ static HB_NOINLINE void hb_after_fork(struct hb_tls *t) {
   t->slot = NULL;
   hb_lent_forked(t);
   t->flags = 0;
-  t->busy = 0;
+  t->busy_sp = 0;
   t->outer.sp = 0;
   t->proxy_depth = 0;
+  t->waiting = 0; /* its parent's: the child's counts are wiped */
   t->local = NULL;
   hb_local_forked();
   if (!hb_proc_claim(parent, 0, flags | HB_PROCF_FORKED)) {

@@ -49,9 +49,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "2fd8463a250821cfda5e1250ba4b66e731b403d81c15331cf636151df15a0478",
+	sourcesSHA256: "e9a978791ef2a3c5654d2351720b233289a319ffaa68e2e21560240215209960",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "ae1181e5b1aaa3137a55f414fc15c740e3017cac4bfe0c552cdb15b5f516a6e8",
+		"agent/hbagent_linux_amd64.so": "ffba02ce1b2e9c1abf9e5dfb6809111d120ac9e44644e42448a1a11ad22d6aa8",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

@@ -47,8 +47,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "d96e19cc1553f0f621766d54c060a5f2e0baaea69a20594354b98009c2205ea5",
+	sourcesSHA256: "550360689b543ee2caca442d10f1307dd1ea2b14cb225ad679d2b9267106c0e2",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "0071885636b77f5f2aa54a35dd4535a1dd756b497b9b17755b3b4a8a485fd05f",
+		"agent/hbagent_linux_arm64.so": "98ab26bf4aeaa841ad1d89fd9ce939aa807cfd7969e9a70b6294d49d05426cf6",
 	},
 }

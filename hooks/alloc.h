@@ -82,7 +82,7 @@ static void hb_emit_alloc(struct hb_tls *t, uint32_t hook, uint64_t addr, uint64
     hb_put_orphans(t);
     if (hb_orphan_due(addr)) { /* another thread writes it just now, later than this: rather not seen at all */
       HB_COUNT(alloc_table_full);
-      hb_end(t);
+      hb_end(t, 1, frame);
       return;
     }
   }
@@ -99,12 +99,11 @@ static void hb_emit_alloc(struct hb_tls *t, uint32_t hook, uint64_t addr, uint64
   t->tick = hb_load_relaxed(&hb.header->tick);
   hb_store_relaxed(&t->slot->last_tick, t->tick);
   hb_publish_counters(t, t->slot);
-  hb_end(t);
-  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, 1, frame);
+  hb_end(t, 1, frame);
 }
 
 /* A sampled address is free, or about to be. hook path */
-static void hb_emit_free(struct hb_tls *t, uint64_t addr) {
+static HB_NOINLINE void hb_emit_free(struct hb_tls *t, uint64_t addr) {
   if (!hb_load_relaxed(&hb.header->recording)) return;
   if (!hb_thread_ready(t) || !hb_begin(t)) {
     hb_orphan_free(addr);
@@ -112,7 +111,7 @@ static void hb_emit_free(struct hb_tls *t, uint64_t addr) {
   }
   if (HB_UNLIKELY(!t->announced)) hb_announce(t);
   hb_put_free(t, addr);
-  hb_end(t);
+  hb_end(t, 1, HB_FRAME);
 }
 
 /* The gate of an allocation of n bytes: 1 = nothing to say, the request is counted. hook path */

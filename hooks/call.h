@@ -40,8 +40,8 @@ HB_INLINE void hb_call_enter(struct hb_call *c, uint32_t hook, uint64_t object, 
   hb_saw_depth(t, (const void *)hb_frame_cfa(frame));
   uint64_t began = 0;
   if (HB_UNLIKELY(parks ? hb_enter_due(t) : hb_new_tick(t))) began = hb_call_sampled(t, hook, object, parks, frame);
-  hb_publish_in(c->slot, hook, object, 0, frame);
   hb_block_enter(t, c->slot, &c->block, frame);
+  if (HB_LIKELY(!c->block.passive)) hb_publish_in(c->slot, hook, object, 0, frame); /* otherwise a handler's, during a call that is published */
   c->stamp = hb_stamp();
   if (HB_UNLIKELY(hb_point_near(t, c->stamp))) {
     hb_sample_point(t, hook, 0, frame);
@@ -83,7 +83,7 @@ HB_INLINE void hb_call_left(struct hb_call *c, uint32_t hook, uint64_t object, i
   if (HB_UNLIKELY(hb_point_near(t, stamp))) hb_sample_inside(t, hook, frame);
   int64_t took = (int64_t)(stamp - c->began);
   hb_block_leave(t, s, &c->block);
-  hb_store_relaxed(&s->in_hook, 0u);
+  if (HB_LIKELY(!c->block.passive)) hb_store_relaxed(&s->in_hook, 0u);
   hb_store_relaxed(&s->calls, hb_load_relaxed(&s->calls) + 1);
   if (HB_UNLIKELY(took > 0 && (uint64_t)took >= threshold))
     hb_call_slow(t, s, c, hook, object, style == HB_ERRNO ? hb_result(r) : style == HB_ERROR ? -r : 0, frame);

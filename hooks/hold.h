@@ -41,7 +41,7 @@ static int hb_cooled(uint64_t object) {
 HB_INLINE struct hb_holds *hb_holds_of(const struct hb_tls *t) { return t->flags & HB_TLS_FRESH ? NULL : t->local->holds; }
 
 /* The thread takes its first hot lock. NULL: it is in the agent's own section, or has no room. hook path */
-static HB_NOINLINE struct hb_holds *hb_holds_make(struct hb_tls *t) {
+static HB_NOINLINE struct hb_holds *hb_holds_make(struct hb_tls *t, const void *frame) {
   struct hb_local *l = t->local;
   if (t->flags & HB_TLS_ALONE || !hb_begin(t)) return NULL;
   if (t->flags & HB_TLS_FRESH) hb_local_touch(t, l);
@@ -49,7 +49,7 @@ static HB_NOINLINE struct hb_holds *hb_holds_make(struct hb_tls *t) {
   volatile uint64_t *pages[] = {&h->e[0].object, &h->last.generation, &h->last.read[0].at}; /* as there */
   for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) *pages[i] = 0;
   l->holds = h;
-  hb_end(t);
+  hb_end(t, 0, frame);
   return h;
 }
 
@@ -68,9 +68,9 @@ static struct hb_hold *hb_hold_of(struct hb_tls *t, uint64_t object) {
 
 /* About to take a hot lock: keep the stack. NULL: none is kept. hook path */
 static HB_NOINLINE struct hb_hold *hb_hold_begin(struct hb_tls *t, uint32_t hook, uint64_t object, const void *frame) {
-  if (!hb_thread_ready(t) || !(hb.features & HB_FEATURE_LOCK) || hb_cooled(object) || t->busy) return NULL;
+  if (!hb_thread_ready(t) || !(hb.features & HB_FEATURE_LOCK) || hb_cooled(object) || t->busy_sp) return NULL;
   struct hb_holds *h = hb_holds_of(t);
-  if (!h && !(h = hb_holds_make(t))) return NULL;
+  if (!h && !(h = hb_holds_make(t, frame))) return NULL;
   uint64_t tick = hb_load_relaxed(&hb.header->tick);
   if (tick != h->tick) h->tick = tick, h->credit = HB_HOLD_PER_TICK;
   struct hb_hold *e = NULL, *free_ = NULL;
@@ -105,8 +105,7 @@ static HB_NOINLINE struct hb_hold *hb_hold_begin(struct hb_tls *t, uint32_t hook
     if (HB_LIKELY(x.remember)) hb_memory_keep(&h->last, &x.u, &x.c, &t->local->scratch, &x.v);
     else h->last.depth = 0;
   }
-  hb_end(t);
-  if (HB_UNLIKELY(t->deferred)) hb_deferred(t, 0, frame);
+  hb_end(t, 0, frame);
   return e;
 }
 

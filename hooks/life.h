@@ -61,7 +61,7 @@ static HB_NOINLINE __attribute__((section("hb_thread_text"))) void *hb_thread_ma
   if (hb_load_relaxed(&hb.on) && hb_load_relaxed(&hb.wiped->alive) && hb_thread_join_session(t, &birth)) {
     if (hb_begin(t)) {
       hb_announce(t);
-      hb_end(t);
+      hb_end(t, 0, HB_FRAME);
     }
     if (hb_point_near(t, hb_stamp())) hb_sample_inside(t, 0, HB_FRAME); /* its birth: no part of the work that follows */
     hb_lend_at_birth(t, (int)birth.lent);
@@ -140,7 +140,7 @@ static void hb_renamed(struct hb_tls *t, uint32_t of, const char *name) {
   for (; n < HB_NAME_BYTES - 1 && name[n]; n++) r.name[n] = (uint8_t)name[n];
   for (; n < HB_NAME_BYTES; n++) r.name[n] = 0;
   hb_put(t, &r.rec, sizeof r, NULL, 0);
-  hb_end(t);
+  hb_end(t, 0, HB_FRAME);
 }
 
 /* The recorded thread of this process with that pthread_t; 0 when it has not joined yet (it will read its name

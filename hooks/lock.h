@@ -161,11 +161,18 @@ HB_INLINE uint32_t hb_rwlock_owner(const void *l) {
   return hb.mutex_peek ? hb_load_relaxed((const _Atomic uint32_t *)l + 6) : 0;
 }
 
-#define HB_RWLOCK_WAIT(symbol, try, l, call)                                                          \
+/* Would the C library refuse the time, or the clock, before it looks at the lock? Trying first would take it. hook path */
+HB_INLINE int hb_time_refused(int clock, const void *until) {
+  const struct hb_timespec *t = until;
+  return (clock != 0 && clock != HB_CLOCK_MONOTONIC) || !t || (uint64_t)t->nsec >= 1000000000u;
+}
+
+/* refused: the real function is to judge alone */
+#define HB_RWLOCK_WAIT(symbol, try, l, refused, call)                                                          \
   do {                                                                                                \
     struct hb_wait w;                                                                                 \
     if (!HB_REAL(void *, symbol)) return HB_ENOSYS;                                                   \
-    if (!hb_load_relaxed(&hb.on)) return (call);                                                      \
+    if (!hb_load_relaxed(&hb.on) || HB_UNLIKELY(refused)) return (call);                              \
     if (hb_real.try) {                                                                                \
       int tried = ((hb_lock_fn)hb_real.try)(l);                                                       \
       if (HB_LIKELY(tried != HB_EBUSY)) {                                                             \
@@ -185,25 +192,25 @@ HB_INLINE uint32_t hb_rwlock_owner(const void *l) {
   } while (0)
 
 HB_EXPORT HB_NOINLINE int pthread_rwlock_rdlock(void *l) {
-  HB_RWLOCK_WAIT(pthread_rwlock_rdlock, pthread_rwlock_tryrdlock, l, ((hb_lock_fn)hb_real.pthread_rwlock_rdlock)(l));
+  HB_RWLOCK_WAIT(pthread_rwlock_rdlock, pthread_rwlock_tryrdlock, l, 0, ((hb_lock_fn)hb_real.pthread_rwlock_rdlock)(l));
 }
 HB_EXPORT HB_NOINLINE int pthread_rwlock_wrlock(void *l) {
-  HB_RWLOCK_WAIT(pthread_rwlock_wrlock, pthread_rwlock_trywrlock, l, ((hb_lock_fn)hb_real.pthread_rwlock_wrlock)(l));
+  HB_RWLOCK_WAIT(pthread_rwlock_wrlock, pthread_rwlock_trywrlock, l, 0, ((hb_lock_fn)hb_real.pthread_rwlock_wrlock)(l));
 }
 HB_EXPORT HB_NOINLINE int pthread_rwlock_timedrdlock(void *l, const void *until) {
-  HB_RWLOCK_WAIT(pthread_rwlock_timedrdlock, pthread_rwlock_tryrdlock, l,
+  HB_RWLOCK_WAIT(pthread_rwlock_timedrdlock, pthread_rwlock_tryrdlock, l, hb_time_refused(0, until),
                  ((hb_timedlock_fn)hb_real.pthread_rwlock_timedrdlock)(l, until));
 }
 HB_EXPORT HB_NOINLINE int pthread_rwlock_timedwrlock(void *l, const void *until) {
-  HB_RWLOCK_WAIT(pthread_rwlock_timedwrlock, pthread_rwlock_trywrlock, l,
+  HB_RWLOCK_WAIT(pthread_rwlock_timedwrlock, pthread_rwlock_trywrlock, l, hb_time_refused(0, until),
                  ((hb_timedlock_fn)hb_real.pthread_rwlock_timedwrlock)(l, until));
 }
 HB_EXPORT HB_NOINLINE int pthread_rwlock_clockrdlock(void *l, int clock, const void *until) {
-  HB_RWLOCK_WAIT(pthread_rwlock_clockrdlock, pthread_rwlock_tryrdlock, l,
+  HB_RWLOCK_WAIT(pthread_rwlock_clockrdlock, pthread_rwlock_tryrdlock, l, hb_time_refused(clock, until),
                  ((hb_clocklock_fn)hb_real.pthread_rwlock_clockrdlock)(l, clock, until));
 }
 HB_EXPORT HB_NOINLINE int pthread_rwlock_clockwrlock(void *l, int clock, const void *until) {
-  HB_RWLOCK_WAIT(pthread_rwlock_clockwrlock, pthread_rwlock_trywrlock, l,
+  HB_RWLOCK_WAIT(pthread_rwlock_clockwrlock, pthread_rwlock_trywrlock, l, hb_time_refused(clock, until),
                  ((hb_clocklock_fn)hb_real.pthread_rwlock_clockwrlock)(l, clock, until));
 }
 

@@ -58,7 +58,7 @@ HB_STDIO(hb_ssize, getdelim, f, hb_file_holds(f) > 0, (hb_dst line, hb_dst n, in
 HB_STDIO(hb_ssize, getline, f, hb_file_holds(f) > 0, (hb_dst line, hb_dst n, hb_dst f), (line, n, f))
 HB_STDIO(size_t, fwrite, f, hb_file_room(f) > a * n, (hb_src p, size_t a, size_t n, hb_dst f), (p, a, n, f))
 HB_STDIO(size_t, fwrite_unlocked, f, hb_file_room(f) > a * n, (hb_src p, size_t a, size_t n, hb_dst f), (p, a, n, f))
-HB_STDIO(int, fputs, f, hb_file_room(f) > hb_strlen(s), (const char *s, hb_dst f), (s, f))
+HB_STDIO(int, fputs, f, hb_short_text(s, hb_file_room(f)), (const char *s, hb_dst f), (s, f))
 HB_STDIO(int, puts, 0, 0, (hb_src s), (s))
 HB_STDIO(int, fflush, f, 0, (hb_dst f), (f))
 HB_STDIO(int, fclose, f, 0, (hb_dst f), (f))

@@ -34,7 +34,7 @@ struct hb_wait {
   struct hb_block block;
   uint64_t began; /* stamp: to the program all that follows is part of the call, the sample at its entry as well */
   uint64_t start_ns;
-  uint32_t bucket, owner, outer_waiting;
+  uint32_t bucket, owner;
 };
 
 /* Is a sample at the entry of a parking call due? hook path */
@@ -67,14 +67,15 @@ static void hb_wait_begin(struct hb_wait *w, uint32_t hook, uint64_t object, uin
   w->owner = owner;
   w->bucket = hb_bucket(object);
   w->start_ns = hb_now_ns();
-  hb_publish_in(s, hook, object, owner, frame);
-  if (atomic_fetch_add_explicit(&hb.wiped->waiters[w->bucket], 1u, memory_order_seq_cst) << 1 == 0)
-    hb_store_relaxed(&hb.wiped->locks[w->bucket].since_ns, w->start_ns);
-  w->outer_waiting = t->waiting;
-  t->waiting = w->bucket + 1;
   hb_block_enter(t, s, &w->block, frame);
+  if (HB_LIKELY(!w->block.passive)) { /* otherwise a handler's, during a call that is published */
+    hb_publish_in(s, hook, object, owner, frame);
+    if (atomic_fetch_add_explicit(&hb.wiped->waiters[w->bucket], 1u, memory_order_seq_cst) << 1 == 0)
+      hb_store_relaxed(&hb.wiped->locks[w->bucket].since_ns, w->start_ns);
+    t->waiting = w->bucket + 1;
+    t->outer_stamp = w->began;
+  }
   if (HB_UNLIKELY(hb_point_near(t, hb_stamp()))) hb_sample_point(t, hook, 0, frame);
-  if (!w->block.passive) t->outer_stamp = w->began;
 }
 
 /* The baton for `object`, if it was left since `since_ns`. 0: none or torn. hook path */
@@ -121,9 +122,10 @@ static int hb_wait_end(struct hb_wait *w, uint32_t hook, uint64_t object, uint64
   t->left_stamp = stamp;
   if (HB_UNLIKELY(hb_point_near(t, stamp))) hb_sample_inside(t, hook, frame);
   hb_block_leave(t, s, &w->block);
-  hb_store_relaxed(&s->in_hook, 0u);
-  hb_sub_relaxed(&hb.wiped->waiters[w->bucket], 1u);
-  t->waiting = w->outer_waiting;
+  if (HB_LIKELY(!w->block.passive)) {
+    hb_store_relaxed(&s->in_hook, 0u);
+    hb_waiting_end(t);
+  }
   hb_store_relaxed(&s->waits, hb_load_relaxed(&s->waits) + 1);
   hb_store_relaxed(&s->wait_ns, hb_load_relaxed(&s->wait_ns) + ns);
   if (ns < t->wait_threshold_ns || !(hb.features & HB_FEATURE_LOCK)) return 0;

@@ -25,8 +25,8 @@
  * 6. Exit is the same entry with EXITED; after it a null slot passes straight through.
  * 7. If sending failed the sampler takes SIGNALLED back. If the sampler died between its CAS and the signal, the wait
  *    is capped and our signal stays masked during the call, in case it comes after all.
- * 8. After a siglongjmp a deeper call looks nested until a shallower one is made: the thread goes unsampled until
- *    then. The call that it left is recorded when the jump is made (hooks/jump.h). */
+ * 8. A siglongjmp out of a call ends it where it is made, if it can be told where it goes (hooks/jump.h). Otherwise, and
+ *    after setcontext, a deeper call looks nested until a shallower one is made: the thread goes unsampled until then. */
 #ifndef HB_PROXY_H
 #define HB_PROXY_H
 
@@ -47,6 +47,13 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
                            uint32_t rec_flags);
 
 static uint64_t hb_signal_bit(void) { return 1ull << (hb.signal - 1); }
+
+/* The thread's outermost call does not wait any more for what it was counted at. hook path */
+static void hb_waiting_end(struct hb_tls *t) {
+  uint32_t at = t->waiting;
+  t->waiting = 0; /* first: a handler may jump out from in between */
+  if (at) hb_sub_relaxed(&hb.wiped->waiters[at - 1], 1u);
+}
 
 /* The entry that did not find RUNNING. `to` is HB_BLOCKED or HB_EXITED. hook path */
 static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, struct hb_outer at, uint32_t to,
@@ -69,6 +76,7 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, str
         break;
       }
       t->proxy_depth = 1; /* only our own entry is left of what the jump abandoned */
+      hb_waiting_end(t);
       hb_store_release(&s->state, t->rest);
       continue;
     }
@@ -129,18 +137,24 @@ HB_INLINE void hb_block_leave(struct hb_tls *t, struct hb_thread *s, struct hb_b
   }
 }
 
-/* An exception or a cancellation crosses one of our frames: give back what the innermost proxied call
- * published. The wrapper's own leave will not run. hook path */
+/* The outermost proxied call has been left, and its wrapper's own leave will not run: record it, and give back what it
+ * published. hook path */
+static void hb_block_abandoned(struct hb_tls *t, struct hb_thread *s) {
+  hb_emit_unwound(t, s);
+  t->proxy_depth = 0;
+  t->outer.sp = 0;
+  hb_waiting_end(t);
+  hb_store_relaxed(&s->in_hook, 0u);
+  if (hb_load_relaxed(&s->state) == HB_BLOCKED) hb_store_release(&s->state, t->rest);
+}
+
+/* An exception or a cancellation crosses one of our frames. hook path */
 static void hb_block_unwound(void) {
   struct hb_tls *t = hb_self();
   struct hb_thread *s = t->slot;
-  if (!s || t->proxy_depth == 0 || --t->proxy_depth) return;
-  hb_emit_unwound(t, s);
-  t->outer.sp = 0;
-  if (t->waiting) hb_sub_relaxed(&hb.wiped->waiters[t->waiting - 1], 1u);
-  t->waiting = 0;
-  hb_store_relaxed(&s->in_hook, 0u);
-  if (hb_load_relaxed(&s->state) == HB_BLOCKED) hb_store_release(&s->state, t->rest);
+  if (!s || t->proxy_depth == 0) return;
+  if (t->proxy_depth == 1) hb_block_abandoned(t, s);
+  else t->proxy_depth--;
 }
 
 /* The personality of every wrapper that names HB_UNWIND_SCOPE (Itanium C++ ABI, exception handling, 1.6.2):

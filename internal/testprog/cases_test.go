@@ -73,6 +73,8 @@ func behaviours() []behaviour {
 		{name: "cancel", program: "cancel", threads: 22, intervals: []string{"poll", "usleep"}},
 		{name: "threadexit", program: "threadexit", threads: 82},
 		{name: "jump", program: "jump", intervals: []string{"poll", "usleep"}},
+		{name: "jumpwait", program: "jumpwait", intervals: []string{"sem_wait", "pthread_mutex_lock", "futex_wait"}},
+		{name: "badtimes", program: "badtimes"},
 		{name: "sigurg", program: "sigurg"},
 		{name: "maskall", program: "maskall", threads: 3, intervals: []string{"poll"}},
 		{name: "lent", program: "lent", procs: 4, threads: 9},
