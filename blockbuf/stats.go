@@ -82,3 +82,18 @@ func (v *view) described(block uint64) uint64 {
 	}
 	return min(off, v.cap)
 }
+
+// Newest is the newest position that was given out; 0 before the first.
+func (b *Buffer) Newest() uint64 { return b.ctl.next.load() - 1 }
+
+// Oldest is the oldest position that can still be read; 0 where there is none. Blocks with lower positions have been
+// overwritten. It looks at every block.
+func (b *Buffer) Oldest() (pos uint64) {
+	for k := range min(b.ctl.made.load(), uint64(len(b.metas))) {
+		c := b.metas[k].conf.load()
+		if p := posOf(c); p != 0 && lowOf(c) <= b.cap && (pos == 0 || p < pos) {
+			pos = p
+		}
+	}
+	return pos
+}

@@ -66,6 +66,7 @@ type session struct {
 	writer *blockbuf.Writer
 	reader *blockbuf.Reader
 
+	keep    *keeping // nil: everything is written to out
 	out     *tracefile.Writer
 	created bool  // the file was not there before
 	failed  error // first error of writing it
@@ -122,12 +123,18 @@ func (s *session) pipeline() error {
 	s.threads, s.processes = map[uint32]struct{}{}, map[uint32]struct{}{}
 	s.ring = concurrentring.NewReader(s.seg)
 	s.stacks = stacktable.New(stacktable.Options{MaxNodes: s.opt.maxNodes})
-	// One slot: all events come from one goroutine, and so stay in the order that the assembler gives them.
-	s.buf, err = blockbuf.New(blockbuf.Options{Bytes: s.opt.BufferBytes, BlockBytes: blockBytes})
-	if err != nil {
-		return fmt.Errorf("make a history of %d bytes: %w", s.opt.BufferBytes, err)
+	if s.opt.keeps() {
+		if err := s.openKeep(); err != nil {
+			return err
+		}
+	} else {
+		// One slot: all events come from one goroutine, and so stay in the order that the assembler gives them.
+		s.buf, err = blockbuf.New(blockbuf.Options{Bytes: s.opt.BufferBytes, BlockBytes: blockBytes})
+		if err != nil {
+			return fmt.Errorf("make a history of %d bytes: %w", s.opt.BufferBytes, err)
+		}
+		s.writer, s.reader = s.buf.Writer(0), s.buf.NewReader()
 	}
-	s.writer, s.reader = s.buf.Writer(0), s.buf.NewReader()
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
 		s.files.Keep = int(min(limit.Cur/4, maxKept))
@@ -156,7 +163,7 @@ func (s *session) pipeline() error {
 			t.SignalsSent = max(t.SignalsSent, s.sent[t.ID])
 			// The slot counts samples too, but a thread that exits has freed it before it is looked at.
 			t.Samples = max(t.Samples, s.samples[t.ID])
-			s.wrote(s.out.PutThread(&t))
+			s.putThread(&t)
 		},
 		OnProcess: func(p trace.Process) {
 			s.processes[uint32(p.ID)] = struct{}{}
@@ -166,11 +173,11 @@ func (s *session) pipeline() error {
 			if q := s.quiet[uint32(p.ID)]; q != sampler.QuietNo {
 				p.Doubt.SyncOnly = true
 			}
-			s.wrote(s.out.PutProcess(&p))
+			s.putProcess(&p)
 		},
 		OnModule: func(m trace.Module) {
 			s.modules = append(s.modules, m)
-			s.wrote(s.out.PutModule(&m))
+			s.putModule(&m)
 		},
 	})
 	return nil
@@ -215,6 +222,8 @@ func (s *session) run(ctx context.Context, c *child) {
 			cancelled = nil
 		case answer := <-s.onlook.ask:
 			answer <- s.snapshot()
+		case r := <-s.keep.asks():
+			s.keep.serve(r)
 		case <-s.sampler.Wakes():
 			passing = true
 		case <-timer.C:
@@ -297,6 +306,9 @@ func (s *session) housekeeping(begun time.Time) {
 		s.nextUsage = now.Add(min(max(now.Sub(s.begun), firstUsage), refreshEvery))
 		s.lookAtUsage()
 	}
+	if s.keep != nil {
+		s.keep.tend(now)
+	}
 	if now.Sub(s.lastStore) >= storeEvery {
 		s.store()
 		if s.opt.Progress != nil {
@@ -307,7 +319,7 @@ func (s *session) housekeeping(begun time.Time) {
 
 func (s *session) progress(begun time.Time) Progress {
 	return Progress{
-		Elapsed: time.Since(begun), Events: s.produced, FileBytes: uint64(max(s.out.Size(), 0)), Lost: s.asm.Stats().Lost,
+		Elapsed: time.Since(begun), Events: s.produced, FileBytes: s.written(), Lost: s.asm.Stats().Lost,
 		Processes: len(s.processes), Threads: len(s.threads), Saving: s.finishing,
 	}
 }
@@ -332,9 +344,13 @@ func (s *session) event(e *trace.Event) {
 		s.stats.Samples += uint64(e.Count)
 		s.stats.SampleEvents++
 	case trace.KindWait:
-		if len(s.waited) < maxWaited {
+		if s.keep == nil && len(s.waited) < maxWaited {
 			s.waited[e.Object] = struct{}{}
 		}
+	}
+	if s.keep != nil {
+		s.keep.w.Event(e)
+		return
 	}
 	before := s.batch.Len()
 	s.batch.Add(e)
@@ -365,6 +381,10 @@ func (s *session) endBatch() {
 // store moves the history into the file.
 func (s *session) store() {
 	s.lastStore = time.Now()
+	if s.keep != nil {
+		s.keep.w.Flush()
+		return
+	}
 	// Nodes first: an event must not be in the file without its stack.
 	s.made, s.storedNodes = s.stacks.AppendMade(s.made[:0], s.storedNodes)
 	for _, m := range s.made {
@@ -440,6 +460,7 @@ func (s *session) countQuiet(p *process) {
 // close gives everything back that is left. It may be called after any part of open.
 func (s *session) close() {
 	s.onlook.close()
+	s.keep.close()
 	if s.server != nil {
 		s.server.close()
 	}

@@ -3,10 +3,7 @@ package collector
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -14,6 +11,7 @@ import (
 	"github.com/hbtrace/hbtrace/segment"
 	"github.com/hbtrace/hbtrace/symbols"
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/tracefile/naming"
 )
 
 // finish ends the recording and closes the file. hurry being closed cuts short what can be done later.
@@ -56,6 +54,12 @@ func (s *session) finish(c *child, hurry <-chan struct{}) error {
 		s.stats.CollectorCPU = time.Duration(u.Utime.Nano() + u.Stime.Nano() - s.usage.Utime.Nano() - s.usage.Stime.Nano())
 	}
 	s.accountKernel()
+	if s.keep != nil {
+		s.keep.end()
+		s.account(samplerCPU, ended, left)
+		s.keep.close()
+		return s.keep.w.Err()
+	}
 	s.symbolise(hurry)
 	s.account(samplerCPU, ended, left)
 	s.wrote(s.out.PutMeta(&s.meta))
@@ -74,71 +78,13 @@ func (s *session) symbolise(hurry <-chan struct{}) {
 	byModule := s.addresses.byModule()
 	r := symbols.NewResolver(symbols.Options{Code: s.codeOf, Kept: s.keptFile, Stop: hurry, Cache: symbols.CacheDir()})
 	defer r.Close()
-	type job struct {
-		m             trace.Module
-		addrs, waited []uint64
-		frames        [][]trace.SymFrame
-	}
-	var jobs []*job
-	for _, m := range s.modules {
-		addrs, waited := byModule[m.ID], s.waitedIn(&m)
-		delete(byModule, m.ID) // a module that was announced again is looked up once
-		if len(addrs) == 0 && len(waited) == 0 {
-			continue
-		}
-		if m.Kind == trace.ModuleKernel {
-			s.symboliseKernel(&m, addrs)
-			continue
-		}
-		slices.Sort(addrs)
-		if err := r.Add(m); err != nil {
-			s.notes.addf("names of %s: %v", m.Path, err)
-			continue
-		}
-		jobs = append(jobs, &job{m: m, addrs: slices.Compact(addrs), waited: waited})
-	}
-	var next atomic.Int64
-	done := make(chan *job)
-	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(jobs)) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(jobs); i = int(next.Add(1)) - 1 {
-				select {
-				case <-hurry:
-					return
-				default:
-				}
-				j := jobs[i]
-				j.m.Variables = r.Variables(j.m.ID, j.waited)
-				j.frames = r.Resolve(j.m.ID, j.addrs)
-				done <- j
-			}
-		})
-	}
-	go func() { workers.Wait(); close(done) }()
-	written := 0
-	for j := range done {
-		written++
-		known, ok := r.Module(j.m.ID)
-		if learned := ok && j.m.BuildID == "" && known.BuildID != ""; learned || len(j.m.Variables) > 0 {
-			j.m.BuildID = known.BuildID
-			s.wrote(s.out.PutModule(&j.m))
-		}
-		if len(j.addrs) > 0 {
-			s.wrote(s.out.PutSymbols(j.m.ID, j.addrs, j.frames))
-		}
-		j.frames = nil
-	}
-	if written < len(jobs) {
+	res := naming.Store(s.out, r, naming.Input{
+		Modules: s.modules, Addresses: byModule, Waited: s.waitedIn, Kernel: s.symboliseKernel, Stop: hurry,
+	}, s.wrote)
+	if res.Unfinished {
 		s.notes.add("interrupted while names were looked up: those that are missing are looked up when the recording is read")
 	}
-	// On most machines the system's libraries are stripped: a few lines say so as well as fifty.
-	lines := r.Notes()
-	const few = 4
-	if len(lines) > few {
-		lines = append(lines[:few:few], fmt.Sprintf("and %d more modules without full symbols (hbtrace report shows them as module+0xoffset)", len(lines)-few))
-	}
-	s.notes.add(lines...)
+	s.notes.add(res.Notes...)
 }
 
 // keptFile is the file that was mapped as a module.
@@ -176,12 +122,16 @@ func (s *session) account(samplerCPU time.Duration, ended bool, left int) {
 	st.Lost = max(lost, asm.Lost)
 	st.Samples += asm.Entered
 	st.Gaps, st.Broken = asm.Gaps, asm.Broken+ring.Broken
-	st.Events = s.consumed - min(s.out.Dropped(), s.consumed)
-	st.Overwritten = s.produced - s.consumed
+	if s.keep != nil {
+		s.keep.account(st)
+	} else {
+		st.Events = s.consumed - min(s.out.Dropped(), s.consumed)
+		st.Overwritten = s.produced - s.consumed
+		st.HistoryBytes, st.HistoryNs = uint64(s.opt.BufferBytes), s.historyNs()
+	}
 	stacks := s.stacks.Stats()
 	st.Nodes = stacks.Made // the reader knows which of them are the same, made again
 	st.NodesCap = uint64(s.stacks.Cap())
-	st.HistoryBytes, st.HistoryNs = uint64(s.opt.BufferBytes), s.historyNs()
 	st.Ticks, st.TicksMissed, st.TicksLateNs = counters.Ticks, counters.TicksMissed, counters.TicksLateNs
 	st.SignalsSent, st.SignalsFailed, st.SignalsStuck = counters.SignalsSent, counters.SignalsFailed, counters.SignalsStuck
 	st.ThreadsUnslotted, st.ProcsUnslotted = h.ThreadsUnslotted.Load(), h.ProcsUnslotted.Load()

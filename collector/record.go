@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hbtrace/hbtrace/agent"
+	"github.com/hbtrace/hbtrace/flight"
 	"github.com/hbtrace/hbtrace/hooks"
 	"github.com/hbtrace/hbtrace/sampler"
 	"github.com/hbtrace/hbtrace/segment"
@@ -32,7 +33,8 @@ type Options struct {
 	// nil: this process's own descriptors 0, 1 and 2, untouched.
 	Stdin, Stdout, Stderr *os.File
 
-	Output string // path of the recording
+	Output string      // path of the recording; with Keep none is written
+	Keep   flight.Keep // the newest events are kept in memory, within these bounds; zero: everything is written
 
 	Freq        int    // periodic samples per second of each thread's CPU time; 499
 	Features    uint32 // segment.Feature…; all
@@ -82,7 +84,8 @@ type Result struct {
 	Path       string         // of the recording
 	Meta       trace.Meta
 	Stats      trace.Stats
-	Notes      []string // what could not be recorded, and why: one line each; the same as Stats.Notes
+	Notes      []string    // what could not be recorded, and why: one line each; the same as Stats.Notes
+	Held       flight.Held // with Options.Keep: what the window held at the end
 }
 
 const (
@@ -100,7 +103,7 @@ func (o *Options) fill() error {
 	if o.Freq < 1 || o.Freq > maxFreq {
 		return fmt.Errorf("%d samples a second: give 1 to %d", o.Freq, maxFreq)
 	}
-	if o.Output == "" {
+	if o.Output == "" && !o.keeps() {
 		return errors.New("no output file given")
 	}
 	if o.Features == 0 {
@@ -134,6 +137,9 @@ func (o *Options) fill() error {
 	}
 	return nil
 }
+
+// keeps says that this is a flight recorder.
+func (o *Options) keeps() bool { return o.Keep != flight.Keep{} }
 
 // tickNs is short enough for the frequency: a thread is asked once a tick at most.
 func (o *Options) tickNs() uint64 {
@@ -178,6 +184,11 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 		s.abandon()
 		return nil, err
 	}
+	if s.keep != nil {
+		if err := s.keep.w.SetProgram(c.pid); err != nil {
+			s.notes.add(err.Error())
+		}
+	}
 	all()
 	hurry := make(chan struct{})
 	go c.pass(caught, hurry)
@@ -190,6 +201,9 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 		<-c.done
 	}
 	res := &Result{Path: o.Output, Meta: s.meta, Stats: s.stats, Notes: s.stats.Notes}
+	if s.keep != nil {
+		res.Held = s.keep.held
+	}
 	res.ExitStatus, res.Signal = c.result()
 	return res, err
 }
@@ -220,11 +234,13 @@ func open(o *Options) (s *session, err error) {
 		return s, fmt.Errorf("watch processes: %w", err)
 	}
 	s.meta = describeSession(o, s.seg)
-	_, statErr := os.Lstat(o.Output)
-	if s.out, err = tracefile.Create(o.Output, &s.meta); err != nil {
-		return s, err
+	if !o.keeps() {
+		_, statErr := os.Lstat(o.Output)
+		if s.out, err = tracefile.Create(o.Output, &s.meta); err != nil {
+			return s, err
+		}
+		s.created = errors.Is(statErr, os.ErrNotExist)
 	}
-	s.created = errors.Is(statErr, os.ErrNotExist)
 	if err = s.pipeline(); err != nil {
 		return s, err
 	}

@@ -44,6 +44,13 @@ func (s *session) collectStacks(room int, building trace.StackID) {
 		return
 	}
 	s.lastCollect, s.collectPause = now, 0
+	if s.keep != nil {
+		s.keep.collect(building)
+		if s.stacks.Room() <= room {
+			s.collectPause = collectPause
+		}
+		return
+	}
 	s.store()
 	s.stats.NodeBytes = max(s.stats.NodeBytes, uint64(s.stacks.Stats().Bytes))
 	taken := s.stacks.Collect(func(mark func(trace.StackID)) {

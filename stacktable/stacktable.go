@@ -395,3 +395,13 @@ func (t *Table) Stats() Stats {
 	}
 	return s
 }
+
+// All calls f for every node, in ascending order of ids. A parent may come after its child. It must not run beside
+// Push or Collect.
+func (t *Table) All(f func(trace.StackID, trace.Node)) {
+	for id := trace.StackID(1); uint32(id) <= t.top.Load(); id++ {
+		if n := t.Node(id); n != (trace.Node{}) {
+			f(id, n)
+		}
+	}
+}

@@ -266,7 +266,29 @@ type Meta struct {
 	ExitStatus                       int                 // of the recorded command; -1 unknown
 	ExitSignal                       int                 // it died by this signal; 0 none
 	Hooks                            map[HookID]HookInfo // the table in force when it was recorded
+	Dump                             Dump                // of a flight recorder's window; zero: it is no dump
 }
+
+// Dump says why a dump of a flight recorder was made, and of what.
+type Dump struct {
+	Session string
+	Keep    string   // bounds of the window, as --keep takes them
+	Bound   string   // the bound that was met: time, size; "" none yet
+	Why     string   // asked, trigger, crash, recovered: see Dumped…
+	Trigger string   // the expression that held
+	Event   string   // what it held of, one line
+	Chain   []string // who waited for whom at that moment, one line each, the first is the event's thread
+	Thread  ThreadID // whose event it was; 0 none
+	// Of the event; 0 none.
+	Start, End Ns
+}
+
+// Why a dump was made.
+const (
+	DumpedAsked     = "asked"
+	DumpedTrigger   = "trigger"
+	DumpedRecovered = "recovered" // of a recorder that was killed
+)
 
 // HookInfo names a hook for readers of the file.
 type HookInfo struct {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/bits"
 	"os"
 	"os/signal"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hbtrace/hbtrace/collector"
+	"github.com/hbtrace/hbtrace/flight"
 	"github.com/hbtrace/hbtrace/segment"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/spf13/cobra"
@@ -40,6 +42,7 @@ type runFlags struct {
 	buffer         sizeFlag
 	kernel         kernelFlag
 	follow         bool
+	keep           keepFlag
 	quiet, verbose bool
 
 	patience time.Duration // for tests; 0: the constant
@@ -88,6 +91,7 @@ recording or the program cannot be started.`,
 	flags.Var(&f.kernel, "kernel", "the kernel's own scheduling events, at a cost: off, auto (where permitted), on")
 	flags.Var(&f.signal, "signal", "the sampling signal: urg, or rtmin+0 to rtmin+30 where the program needs SIGURG (less safe: docs/design/sampling.md)")
 	flags.BoolVar(&f.follow, "follow", false, "record processes that outlive the program to their end")
+	flags.Var(&f.keep, "keep", "flight recorder: write nothing, keep the newest events in memory, bounded by time, size or both: 60s, 64M, 60s,64M; see hbtrace dump")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print more about the recording itself")
 	return c
@@ -99,7 +103,7 @@ func (f *runFlags) options(command []string) (collector.Options, error) {
 		Command: command, Freq: f.freq, AllocPeriod: f.allocPeriod.value, Duration: f.duration.value, Follow: f.follow,
 		RingBytes: int(f.buffer.value), BufferBytes: max(leastHistory, 2*int(f.buffer.value)), Version: version(),
 	}
-	o.Kernel, o.Sampling = f.kernel.mode, f.signal.number
+	o.Kernel, o.Sampling, o.Keep = f.kernel.mode, f.signal.number, f.keep.value
 	if f.unwind == "fp" {
 		o.Unwind = collector.UnwindFP
 	}
@@ -158,6 +162,13 @@ func (f *runFlags) run(cmd *cobra.Command, command []string) error {
 	// From here on a reader of our output that went away must not keep the program's status from being passed on.
 	// Not earlier: the program would inherit it.
 	signal.Ignore(syscall.SIGPIPE)
+	if f.keep.value != (flight.Keep{}) {
+		if failed != nil {
+			return failed
+		}
+		f.tellKept(res, stderr)
+		return programStatus(res)
+	}
 	if failed == nil {
 		failed = f.finish(out, line, stderr)
 	} else {
@@ -167,6 +178,17 @@ func (f *runFlags) run(cmd *cobra.Command, command []string) error {
 		return failed
 	}
 	return programStatus(res)
+}
+
+// tellKept says what a flight recorder held when its program ended.
+func (f *runFlags) tellKept(res *collector.Result, w io.Writer) {
+	if f.quiet {
+		return
+	}
+	for _, note := range res.Notes {
+		fmt.Fprintf(w, "hbtrace: %s\n", note)
+	}
+	fmt.Fprintf(w, "hbtrace: %s\n", heldLine(res.Held, f.keep.value))
 }
 
 // programStatus is the program's end as an exit status; nil for 0.

@@ -201,12 +201,7 @@ func (a *Assembler) EndPass() {
 // now count as lost: it is for the end, and for tests.
 func (a *Assembler) Flush() {
 	a.interpret(true)
-	for _, t := range a.running {
-		a.endRun(t)
-		t.listed = false
-	}
-	clear(a.running)
-	a.running = a.running[:0]
+	a.endRuns()
 	a.adopt()
 	a.announce()
 }

@@ -290,22 +290,45 @@ const lateTicks = 4
 
 // open delivers an interval for what a thread was in when it was last looked at.
 func (a *Assembler) open(t *thread, now trace.Ns) {
+	if e, ok := a.opened(t, now); ok {
+		a.emit(t, &e)
+	}
+}
+
+// Open delivers the runs in the making, and calls f for every call or wait that a thread of a living process is in now:
+// an interval with FlagOpen that ends now. Recording goes on. Call it between two passes. The event is reused.
+func (a *Assembler) Open(now trace.Ns, f func(*trace.Event)) {
+	a.refresh()
+	a.endRuns()
+	for _, t := range a.byUID(nil) {
+		if t.exited || t.vanished != 0 || t.proc == nil || t.proc.isGone {
+			continue
+		}
+		if e, ok := a.opened(t, now); ok {
+			e.Thread = t.meta.ID
+			f(&e)
+		}
+	}
+}
+
+// opened is the interval that a thread was in when it was last looked at.
+func (a *Assembler) opened(t *thread, now trace.Ns) (e trace.Event, ok bool) {
 	f := t.final
 	if f == nil || f.hook == 0 || f.hook > math.MaxUint16 || (f.state != segment.StateBlocked && f.object == 0) {
-		return
+		return e, false
 	}
 	hook, ok := hooks.ByID(trace.HookID(f.hook))
 	if !ok {
-		return
+		return e, false
 	}
 	tickNs := uint64(1e6)
 	if a.cfg.Segment != nil {
 		tickNs = max(a.cfg.Segment.Config().TickNs, 1)
 	}
 	if f.tick == 0 || f.tick > math.MaxInt64/tickNs {
-		return
+		return e, false
 	}
-	e := trace.Event{
+	e = trace.Event{
 		Kind: trace.KindCall, Flags: trace.FlagOpen, Hook: hook.ID, Count: 1, Object: f.object,
 		Time: now, Start: trace.Ns(f.tick * tickNs), // to a tick, unless the entry was sampled
 	}
@@ -331,8 +354,5 @@ func (a *Assembler) open(t *thread, now trace.Ns) {
 	default:
 		e.Flags |= trace.FlagNoStack
 	}
-	if e.Start >= now {
-		return
-	}
-	a.emit(t, &e)
+	return e, e.Start < now
 }

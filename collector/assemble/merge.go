@@ -69,6 +69,16 @@ func (a *Assembler) endRun(t *thread) {
 	}
 }
 
+// endRuns delivers all runs in the making.
+func (a *Assembler) endRuns() {
+	for _, t := range a.running {
+		a.endRun(t)
+		t.listed = false
+	}
+	clear(a.running)
+	a.running = a.running[:0]
+}
+
 // endOldRuns delivers runs that began so long ago that nothing of the newest pass could still have joined
 // them, so that the last sample before a long sleep does not wait for its end.
 func (a *Assembler) endOldRuns() {

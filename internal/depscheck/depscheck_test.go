@@ -28,6 +28,7 @@ var layers = [][]string{
 	{"blockbuf"},                        // what is kept
 	{"tracefile"},                       // what is written
 	{"live", "doctor"},                  // what threads do now; what a machine allows
+	{"flight", "trigger"},               // the newest history; what asks for it
 	{"collector/assemble"},              // records to events
 	{"collector"},                       // all of recording
 	{"analysis/names", "analysis/feed", "analysis/stored"}, // what a recording means: names of functions,
