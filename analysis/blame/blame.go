@@ -340,3 +340,12 @@ func (a Accounts) Of(thread trace.ThreadID, at trace.Ns) Account {
 // Name is what an object is called: its variable, or where it is mostly used. The same lock has the same name
 // in every recording of a program, as far as that can be.
 func (r *Result) Name(o Object) string { return r.names[o] }
+
+// ObjectName is the object's name: the variable's, or what it was found to be used for, or its address. It is the same for
+// the same lock in every recording, as far as that is possible.
+func (r *Result) ObjectName(tab *frames.Table, o Object) string {
+	if n := r.names[o]; n != "" {
+		return n
+	}
+	return tab.Object(o.Addr)
+}

@@ -316,9 +316,7 @@ func (f *facts) object(proc trace.ProcID, kind string, addr uint64) string {
 // objectName is what JSON calls an object: the same for the same lock in every recording, as far as that can be.
 func (f *facts) objectName(o blame.Object) string {
 	if f.blame != nil {
-		if n := f.blame.Name(o); n != "" {
-			return n
-		}
+		return f.blame.ObjectName(f.frames, o)
 	}
 	return f.frames.Object(o.Addr)
 }
