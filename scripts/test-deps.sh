@@ -24,6 +24,7 @@ strace             strace              strace          strace          strace
 lttng-sessiond     lttng-tools         lttng-tools     -               lttng-tools
 lttng-gen-tp       liblttng-ust-dev    lttng-ust-devel lttng-ust-dev   lttng-ust
 node               nodejs              nodejs          nodejs          nodejs
+npm                npm                 npm             npm             npm
 chromium           chromium            chromium        chromium        chromium
 xz                 xz-utils            xz              xz              xz
 dwz                dwz                 dwz             dwz             dwz

@@ -19,6 +19,7 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/picture"
 	"github.com/hbtrace/hbtrace/visualize/pprof"
 	"github.com/hbtrace/hbtrace/visualize/speedscope"
+	"github.com/hbtrace/hbtrace/visualize/tables"
 	"github.com/spf13/cobra"
 )
 
@@ -29,6 +30,7 @@ type exportFormat struct {
 	write func(w io.Writer, src trace.Source, o exportOptions) error
 	merge func(w io.Writer, srcs []trace.Source, o exportOptions) error    // nil: of one recording only
 	diff  func(w io.Writer, base, src trace.Source, o exportOptions) error // nil: does not compare
+	into  func(dir string, src trace.Source) error                         // instead of write: files in a directory, of any number of recordings
 }
 
 type exportOptions struct {
@@ -76,6 +78,7 @@ var exportFormats = []exportFormat{
 	}, diff: func(w io.Writer, base, src trace.Source, o exportOptions) error {
 		return picture.FlameDiff(w, base, src, picture.FlameOptions{Value: o.value})
 	}},
+	{flag: "parquet", help: "Parquet tables for SQL engines and data frames, in a directory that may hold many recordings", into: tables.Write},
 }
 
 func newExport() *cobra.Command {
@@ -87,6 +90,9 @@ func newExport() *cobra.Command {
 		Long: `export writes a recording in one or several other formats; - is standard output. A file is replaced when the
 new one is complete, and left as it was if that fails. FILE is ` + defaultFile + ` unless it is named.
 
+--parquet writes DIR/TABLE/RECORDING.parquet for each recording: a query over DIR/TABLE/*.parquet reads all of them
+(docs/reference/tables.md). hbtrace sql runs such a query.
+
 Several files are added up, by --pprof and --folded. With --diff there are two, and what is written is what the second has more
 or less than the first: a profile with negative values as go tool pprof -diff_base makes it, folded stacks with two numbers
 a line, or a flame graph in which red grew and blue shrank. hbtrace report --diff shows it as tables.`,
@@ -94,7 +100,11 @@ a line, or a flame graph in which red grew and blue shrank. hbtrace report --dif
 	}
 	var names []string
 	for i, f := range exportFormats {
-		c.Flags().StringVar(&targets[i], f.flag, "", f.help+" (`file`)")
+		kind := "file"
+		if f.into != nil {
+			kind = "dir"
+		}
+		c.Flags().StringVar(&targets[i], f.flag, "", f.help+" (`"+kind+"`)")
 		names = append(names, "--"+f.flag)
 	}
 	c.Flags().StringVar(&o.value, "value", "", "what weighs in --folded and --flame-svg (default cpu, where it was recorded): cpu, wall, blocked, delay, contentions, alloc_space, alloc_objects, inuse_space, inuse_objects")
@@ -145,6 +155,12 @@ a line, or a flame graph in which red grew and blue shrank. hbtrace report --dif
 						r.shows(progress, "writing "+targets[i])
 					}
 				}
+				if f.into != nil {
+					for _, src := range srcs {
+						failed = errors.Join(failed, f.into(targets[i], src))
+					}
+					continue
+				}
 				failed = errors.Join(failed, writeFile(targets[i], cmd.OutOrStdout(), func(w io.Writer) error {
 					switch {
 					case *diff:
@@ -163,6 +179,9 @@ a line, or a flame graph in which red grew and blue shrank. hbtrace report --dif
 
 // checkTarget refuses what would destroy the recording or mix two exports. seen is by absolute path.
 func checkTarget(recording, flag, target string, seen map[string]string) error {
+	if target == "-" && flag == "parquet" {
+		return errors.New("export: --parquet writes several files: name a directory")
+	}
 	if target == "" {
 		return fmt.Errorf("export: --%s needs a file name, or - for standard output", flag)
 	}

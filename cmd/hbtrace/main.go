@@ -90,6 +90,18 @@ and for how long, who held the lock and who let go, and what they allocated.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%s: see %s --help", plainly(err), cmd.CommandPath())
 	})
-	root.AddCommand(newRun(), newReport(), newExport(), newView(), newTop(), newDump(), newPs(), newRecover(), newDoctor(), newVersion())
+	root.AddCommand(
+		newRun(),
+		newReport(),
+		newExport(),
+		newView(),
+		newTop(),
+		newSQL(),
+		newDump(),
+		newPs(),
+		newRecover(),
+		newDoctor(),
+		newVersion(),
+	)
 	return root
 }

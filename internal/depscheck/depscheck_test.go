@@ -37,7 +37,7 @@ var layers = [][]string{
 	{"analysis/blame"},                         // waits,
 	{"analysis/edges"},                         // and who ended whose
 	{"visualize/number", "visualize/terminal"}, // what writers share
-	{"visualize/chrome", "visualize/firefox", "visualize/folded", "visualize/page", "visualize/perfetto", "visualize/pprof", "visualize/picture", "visualize/report", "visualize/speedscope", "visualize/top", "visualize"},
+	{"visualize/chrome", "visualize/firefox", "visualize/folded", "visualize/page", "visualize/perfetto", "visualize/pprof", "visualize/picture", "visualize/report", "visualize/speedscope", "visualize/tables", "visualize/top", "visualize"},
 	{"visualize/otlp"}, // of what pprof makes
 	{"examples", "bench"},
 	{"cmd"},

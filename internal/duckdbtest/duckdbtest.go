@@ -85,3 +85,41 @@ func Query(t testing.TB, statements ...string) [][][]string {
 	}
 	return answers
 }
+
+// command is a stand-in for DuckDB's own command line around the real engine: -cmd SQL, -c SQL and -json.
+const command = `
+const args = process.argv.slice(2), statements = [];
+let asJSON = false;
+for (let i = 0; i < args.length; i++) {
+  if (args[i] === '-cmd' || args[i] === '-c') statements.push(args[++i]);
+  else if (args[i] === '-json') asJSON = true;
+  else { console.error('unknown option ' + args[i]); process.exit(1); }
+}
+const { DuckDBInstance } = require(process.argv[1]);
+(async () => {
+  const db = await (await DuckDBInstance.create(':memory:')).connect();
+  for (const sql of statements.slice(0, -1)) await db.run(sql);
+  const rows = await db.runAndReadAll(statements.at(-1));
+  if (asJSON) console.log(JSON.stringify(rows.getRowObjectsJson()));
+  else for (const row of rows.getRows()) console.log(row.map(String).join('|'));
+})().catch(err => { console.error(String(err.message ?? err)); process.exit(1); });
+`
+
+// Command makes an executable named duckdb and returns its directory.
+func Command(t testing.TB) string {
+	t.Helper()
+	module, err := install()
+	if err != nil {
+		t.Skipf("needs DuckDB: %v", err)
+	}
+	dir := t.TempDir()
+	script := filepath.Join(dir, "duckdb.js")
+	if err := os.WriteFile(script, []byte(command), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sh := fmt.Sprintf("#!/bin/sh\nexec node -e \"$(cat '%s')\" -- '%s' \"$@\"\n", script, module)
+	if err := os.WriteFile(filepath.Join(dir, "duckdb"), []byte(sh), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

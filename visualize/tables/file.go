@@ -56,9 +56,6 @@ func newWriter[T any](x *export, table, sorted string, less func(a, b *T) int) (
 }
 
 func (w *writer[T]) add(row T) error {
-	if w.rows == nil {
-		w.rows = make([]T, 0, groupRows)
-	}
 	if w.rows = append(w.rows, row); len(w.rows) < groupRows {
 		return nil
 	}
