@@ -160,27 +160,35 @@ func (r *run) share(c *Collector, sums []runSum, parts []Part) {
 	if len(parts) == 0 {
 		return
 	}
-	var left int64
-	var all float64
+	var total int64
 	for _, s := range sums {
 		c.rows[uint32(s.key)].Values[CPU] -= s.ns
-		left += s.ns
-	}
-	for _, p := range parts {
-		all += p.Share
+		total += s.ns
 	}
 	c.t.Doubt.LateCPU -= r.late
 	c.t.Doubt.SharedCPU += r.late
-	for i, p := range parts { // what is left over the shares that are left: sums stay exact
-		ns := left
-		if i < len(parts)-1 {
-			ns = min(int64(float64(left)*(p.Share/all)), left)
-		}
-		left -= ns
-		all -= p.Share
+	for i, ns := range Portions(total, parts) {
 		if ns != 0 {
-			row := c.at(Key{Stack: p.At.Stack, Hook: p.At.Hook}, r.Thread, &thread{proc: r.Proc}, kindCPU)
+			row := c.at(Key{Stack: parts[i].At.Stack, Hook: parts[i].At.Hook}, r.Thread, &thread{proc: r.Proc}, kindCPU)
 			c.rows[row].Values[CPU] += ns
 		}
 	}
+}
+
+// Portions divides ns in proportion to the parts' shares. They add up to ns exactly.
+func Portions(ns int64, parts []Part) []int64 {
+	var all float64
+	for _, p := range parts {
+		all += p.Share
+	}
+	out := make([]int64, len(parts))
+	for i, p := range parts { // what is left over the shares that are left
+		out[i] = ns
+		if i < len(parts)-1 {
+			out[i] = min(int64(float64(ns)*(p.Share/all)), ns)
+		}
+		ns -= out[i]
+		all -= p.Share
+	}
+	return out
 }

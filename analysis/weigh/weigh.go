@@ -119,7 +119,7 @@ type Collector struct {
 	object numbering     // of objects that rows are kept apart by
 	few    []*thread     // by id, as far as they are small
 	many   map[trace.ThreadID]*thread
-	nodeAt map[trace.Addr]trace.StackID
+	tails  *Tails
 	lock   *Locking
 	live   heap
 	runs   runs
@@ -173,7 +173,7 @@ func NewCollector(src trace.Source, o Options) *Collector {
 			c.t.Doubt.ThreadCPU += th.CPU
 		}
 	}
-	c.findRoutines(threads)
+	c.tails = NewTails(src)
 	return c
 }
 
@@ -205,28 +205,6 @@ func (c *Collector) Table() *Table {
 		c.finish()
 	}
 	return c.t
-}
-
-// findRoutines looks for nodes that name a start routine's first instruction: those can be symbolised.
-func (c *Collector) findRoutines(threads []trace.Thread) {
-	c.nodeAt = map[trace.Addr]trace.StackID{}
-	for i := range threads {
-		if a := threads[i].StartRoutine; a != (trace.Addr{}) {
-			c.nodeAt[a] = 0
-		}
-	}
-	if len(c.nodeAt) == 0 {
-		return
-	}
-	for id := trace.StackID(1); int64(id) <= int64(c.src.Nodes()); id++ {
-		n := c.src.Node(id)
-		if n.How != trace.HowExact || n.Parent != 0 {
-			continue
-		}
-		if at, ok := c.nodeAt[n.Addr]; ok && at == 0 {
-			c.nodeAt[n.Addr] = id
-		}
-	}
 }
 
 // AddBatch is Add for a recording's next events. Tables of a large recording lie in no cache; what each event needs of them
@@ -411,18 +389,11 @@ func (c *Collector) place(stack trace.StackID, hook trace.HookID, id trace.Threa
 	return p
 }
 
-// tail finds or makes the row for CPU time that a thread used after its last sample. The event's own stack comes
-// first, then the start routine where it can be named, the thread's last stack, and the routine's bare address.
+// tail finds or makes the row for CPU time that a thread used after its last sample. Where no stack of the thread is
+// known, it is that of the start routine's address.
 func (c *Collector) tail(e *trace.Event, t *thread) int32 {
-	var k Key
-	switch {
-	case c.t.Frames.Valid(e.Stack):
-		k.Stack = e.Stack
-	case c.nodeAt[t.start] != 0:
-		k.Stack = c.nodeAt[t.start]
-	case t.last != 0:
-		k.Stack = t.last
-	default:
+	k := Key{Stack: c.tails.Stack(c.t.Frames, e, t.start, t.last)}
+	if k.Stack == 0 {
 		k.Routine = t.start
 	}
 	return c.at(k, e.Thread, t, kindTail)

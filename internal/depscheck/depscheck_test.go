@@ -34,6 +34,7 @@ var layers = [][]string{
 	{"analysis/names", "analysis/feed", "analysis/stored"}, // what a recording means: names of functions,
 	{"analysis/frames"},                        // of frames,
 	{"analysis/spans", "analysis/weigh"},       // calls, weighted stacks,
+	{"analysis/timeline"},                      // what each thread did when,
 	{"analysis/blame"},                         // waits,
 	{"analysis/edges"},                         // and who ended whose
 	{"visualize/number", "visualize/terminal"}, // what writers share

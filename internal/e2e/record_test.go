@@ -91,7 +91,7 @@ func (s *session) open(t *testing.T) recording {
 	if out, err := exec.Command("go", "tool", "pprof", "-top", "-sample_index=cpu", s.prefix+".pb.gz").CombinedOutput(); err != nil {
 		t.Errorf("go tool pprof -top: %v\n%s", err, out)
 	}
-	checkPerfetto(t, s.prefix+".perfetto-trace")
+	checkPerfetto(t, s.prefix+".perfetto-trace", r)
 	return r
 }
 

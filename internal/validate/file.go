@@ -5,10 +5,11 @@ package validate
 import (
 	"fmt"
 
+	"github.com/hbtrace/hbtrace/internal/agree"
 	"github.com/hbtrace/hbtrace/tracefile"
 )
 
-// File opens a .hbt file and checks its recording.
+// File opens a .hbt file, checks its recording, and that the outputs that are made of it agree.
 func File(path string) error {
 	r, err := tracefile.Open(path)
 	if err != nil {
@@ -17,6 +18,9 @@ func File(path string) error {
 	defer r.Close()
 	if err := Source(r); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := agree.Source(r); err != nil {
+		return fmt.Errorf("%s: outputs differ:\n%w", path, err)
 	}
 	return nil
 }

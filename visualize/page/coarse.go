@@ -206,14 +206,7 @@ func (t *thread) coarsen(res, before int64, share float64) (displaced int64) {
 	}
 	put()
 	t.total, t.counted = total, counted
-	for _, list := range [][]piece{t.pending, t.settled} {
-		for i := range list {
-			if p := &list[i]; p.wait != 0 {
-				t.waits = append(t.waits, waits[p.wait-1])
-				p.wait = uint32(len(t.waits))
-			}
-		}
-	}
+	t.unplaced = coarseUnplaced(t.unplaced, res)
 	return displaced
 }
 
@@ -284,6 +277,28 @@ func coarseAllocs(list []alloc, res int64) []alloc {
 		out[i].objects += a.objects
 	}
 	return slices.Clip(out)
+}
+
+// coarseUnplaced adds up the CPU time of a place within stretches of res.
+func coarseUnplaced(list []unplaced, res int64) []unplaced {
+	var out []unplaced
+	stretch := int64(-1)
+	index := map[[2]uint32]int{}
+	for _, u := range list {
+		if s := u.at / max(res, 1); s != stretch {
+			stretch = s
+			clear(index)
+		}
+		k := [2]uint32{u.site, u.late}
+		i, ok := index[k]
+		if !ok {
+			index[k] = len(out)
+			out = append(out, u)
+			continue
+		}
+		out[i].ns += u.ns
+	}
+	return out
 }
 
 // dropThin gives up the shortest calls.

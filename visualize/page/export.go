@@ -44,7 +44,7 @@ func Export(w io.Writer, src trace.Source) error {
 }
 
 // bundle is the recording as the page holds it: tables, each behind its length in 4 bytes and padded to 8, compressed,
-// in base64. They are about, pieces, allocations, calls, places, chains,
+// in base64. They are about, pieces, allocations (and CPU time without a place in its thread's time), calls, places, chains,
 // what parts of waits were spent on, and looks.
 func (m *Model) bundle() ([]byte, error) {
 	length := int64(m.to - m.from)
@@ -180,5 +180,8 @@ func (m *Model) allocations(i int, t *thread, res int64, out *rows) {
 	})
 	for _, x := range sums {
 		out.add(x)
+	}
+	for _, u := range coarseUnplaced(t.unplaced, res) { // CPU time that lies in no piece: sums have it
+		out.add(row{thread: uint32(i), site: u.site, state: running, start: u.at, value: u.ns, release: -1})
 	}
 }

@@ -2,10 +2,10 @@
 // where the time went.
 //
 // Package weigh tells why, and where such time belongs: to the places at which samples arrived in runs of work that began after
-// the same call, in proportion to their number and to what they are worth. Profiles add that up; here every piece of time has one place. So the
-// late pieces of a thread's runs of an origin go to these places in turn, each place as often as makes the sums right: what samples stand
-// for that were not late stays where it is and is counted in. (Where samples at the ends of system calls have more than weigh leaves them, the
-// sums here keep the difference.) What a sample is worth is weigh's to say.
+// the same call, in proportion to their number and to what they are worth. Profiles add that up; here every piece of time has one
+// place. So the pieces of a thread's late samples get these places in turn. Where more time was sampled in time at a place than
+// weigh leaves it, pieces of the difference get other places too. Pieces are cut where a place has all that it is due: a thread's
+// sums by place are those of weigh, to the nanosecond.
 
 package page
 
@@ -21,9 +21,12 @@ import (
 type place struct {
 	site uint32
 	weigh.Arrived
-	ns int64 // that those in time stand for
-	// While late pieces are handed out: its share of them, and what it is owed.
-	share, owed float64
+	ns   int64   // that those in time stand for
+	due  int64   // that pieces are still to bring
+	over int64   // that pieces are still to give away
+	rate float64 // its share of what is given away
+	owed float64
+	next *work // another work of the thread whose samples in time at this place stand for too much
 }
 
 // work is all runs of one origin.
@@ -89,22 +92,30 @@ func (l *late) share(m *Model) (ns int64) {
 	for i := range origins {
 		origins[i] = l.work[i+1].Origin
 	}
+	give := map[threadSite]*work{} // places that have too much
 	weigh.ShareOut(m.src, m.tab, origins, func(i int) []weigh.PlaceArrived { return l.work[i+1].arrived(m) }, func(i int, parts []weigh.Part) {
-		l.work[i+1].weigh(m, l, uint32(i+1), parts)
-	})
-	for _, t := range m.threads {
-		for i := range t.pieces {
-			p := &t.pieces[i]
-			if p.late == 0 {
-				continue
-			}
-			if w := &l.work[p.late]; len(w.places) > 0 {
-				p.site = w.next(p.end - p.start)
-				ns += p.end - p.start
+		w := &l.work[i+1]
+		if w.weigh(m, l, uint32(i+1), parts); len(w.places) == 0 {
+			return
+		}
+		ns += w.late
+		for j := range w.places {
+			if p := &w.places[j]; p.over > 0 {
+				k := threadSite{w.Thread, p.site}
+				p.next, give[k] = give[k], w
 			}
 		}
+	})
+	for _, t := range m.threads {
+		t.place(l, give)
 	}
 	return ns
+}
+
+// threadSite is a place of a thread.
+type threadSite struct {
+	thread trace.ThreadID
+	site   uint32
 }
 
 func (w *work) arrived(m *Model) []weigh.PlaceArrived {
@@ -117,46 +128,109 @@ func (w *work) arrived(m *Model) []weigh.PlaceArrived {
 	return out
 }
 
-// weigh finds out which part of the late time each place is to get: what makes all of its time, with that which is not late, weigh's part.
+// weigh finds out how much time each place is to get, and to give away.
 func (w *work) weigh(m *Model, l *late, id uint32, parts []weigh.Part) {
 	if len(parts) == 0 {
 		w.places = nil
 		return
 	}
-	all, shares := float64(w.late), 0.0
+	all := w.late
 	for i := range w.places {
-		all += float64(w.places[i].ns)
+		all += w.places[i].ns
 	}
-	for _, p := range parts {
-		w.place(l, id, m.sites.id(p.At.Stack, p.At.Hook)).share += p.Share
-		shares += p.Share
+	for i, ns := range weigh.Portions(all, parts) {
+		w.place(l, id, m.sites.id(parts[i].At.Stack, parts[i].At.Hook)).due += ns
 	}
-	sum := 0.0
+	sum := int64(0)
 	for i := range w.places {
 		p := &w.places[i]
-		p.share = max(0, all*p.share/shares-float64(p.ns))
-		sum += p.share
+		p.over, p.due = max(0, p.ns-p.due), max(0, p.due-p.ns)
+		sum += p.due
 	}
 	for i := range w.places {
-		if sum > 0 {
-			w.places[i].share /= sum
-		} else {
-			w.places[i].share = 1 / float64(len(w.places))
-		}
+		w.places[i].rate = float64(w.places[i].due) / float64(max(1, sum))
 	}
 	slices.SortFunc(w.places, func(a, b place) int { return cmp.Compare(a.site, b.site) })
 }
 
-// next is the place of a piece of ns: the one that is owed most.
-func (w *work) next(ns int64) uint32 {
-	most := 0
+// next is the place of a piece of up to ns, and how much of that it takes: the place that is owed most of those that are due something.
+func (w *work) next(ns int64) (site uint32, takes int64) {
+	most := -1
 	for i := range w.places {
 		p := &w.places[i]
-		p.owed += p.share * float64(ns)
-		if p.owed > w.places[most].owed {
+		if p.due == 0 {
+			continue
+		}
+		p.owed += p.rate * float64(ns)
+		if most < 0 || p.owed > w.places[most].owed {
 			most = i
 		}
 	}
-	w.places[most].owed -= float64(ns)
-	return w.places[most].site
+	if most < 0 {
+		return 0, 0
+	}
+	p := &w.places[most]
+	takes = min(ns, p.due)
+	p.due -= takes
+	p.owed -= float64(takes)
+	return p.site, takes
+}
+
+// place gives the thread's pieces their places.
+func (t *thread) place(l *late, give map[threadSite]*work) {
+	moves := func(site, late uint32, state state) bool {
+		return late != 0 || len(give) > 0 && state == running && give[threadSite{t.info.ID, site}] != nil
+	}
+	if slices.ContainsFunc(t.pieces, func(p piece) bool { return moves(p.site, p.late, p.state) }) {
+		old := t.pieces
+		t.pieces, t.sums, t.counts, t.total, t.counted = make([]piece, 0, len(old)), nil, nil, [states]int64{}, 0
+		for _, p := range old {
+			l.hand(t, give, p.site, p.late, p.end-p.start, moves(p.site, p.late, p.state), func(site uint32, ns int64) {
+				q := p
+				q.site, q.end = site, p.start+ns
+				if p.start = q.end; p.start < p.end {
+					q.n = 0 // the last part has what was added up
+				}
+				t.append(q)
+			})
+		}
+	}
+	old := t.unplaced
+	t.unplaced = make([]unplaced, 0, len(old))
+	for _, u := range old {
+		l.hand(t, give, u.site, u.late, u.ns, moves(u.site, u.late, running), func(site uint32, ns int64) {
+			t.unplaced = append(t.unplaced, unplaced{u.at, site, u.late, ns})
+		})
+	}
+}
+
+// hand calls put for the parts of ns at a place, each with the place that it gets.
+func (l *late) hand(t *thread, give map[threadSite]*work, site, late uint32, ns int64, moves bool, put func(site uint32, ns int64)) {
+	for moves && ns > 0 {
+		w, most, over := &l.work[late], ns, (*int64)(nil)
+		if late == 0 {
+			if w = give[threadSite{t.info.ID, site}]; w == nil {
+				break
+			}
+			i, _ := slices.BinarySearchFunc(w.places, site, func(p place, site uint32) int { return cmp.Compare(p.site, site) })
+			p := &w.places[i]
+			if over = &p.over; *over == 0 {
+				give[threadSite{t.info.ID, site}] = p.next
+				continue
+			}
+			most = min(ns, *over)
+		}
+		to, takes := w.next(most)
+		if takes == 0 {
+			break
+		}
+		if over != nil {
+			*over -= takes
+		}
+		put(to, takes)
+		ns -= takes
+	}
+	if ns > 0 {
+		put(site, ns)
+	}
 }

@@ -1,8 +1,8 @@
 // Package page shows a recording in a browser: [Serve] answers a page on loopback, [Export] writes the same page and
 // the recording's data into one file.
 //
-// A recording is read once into a [Model]: of each thread a list of pieces of time, in order and without overlap, each
-// in one state at one place of the program (piece.go), and the spans of its calls (spans.go). Everything that the page
+// A recording is read once into a [Model]: of each thread a list of pieces of time, which are the segments of package
+// timeline (piece.go), and the spans of its calls (spans.go). Everything that the page
 // shows is a sum over pieces within a selection of time and threads, so all views agree with each other. A query
 // (query.go) gives pieces or sums at the resolution of the screen: what is thinner than a pixel is summed here, and a
 // recording is never shipped whole. The exported file holds the same pieces, coarsened until they fit
@@ -15,11 +15,10 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/analysis/spans"
-	"github.com/hbtrace/hbtrace/analysis/weigh"
+	"github.com/hbtrace/hbtrace/analysis/timeline"
 	"github.com/hbtrace/hbtrace/trace"
 )
 
@@ -87,12 +86,10 @@ func New(src trace.Source) *Model {
 	m.objects.ids = map[objectKey]uint32{}
 	m.objects.keys = make([]objectKey, 1)
 	m.tree.init()
-	meta := src.Meta()
-	m.from, m.to = clamp(meta.StartNs), clamp(meta.EndNs)
-	if m.to <= m.from {
-		m.grows, m.to = true, m.from+1
+	m.from, m.to, m.grows = timeline.Window(src.Meta())
+	if m.grows {
+		m.to = m.from + 1
 	}
-	m.to = min(m.to, m.from+maxNs)
 	m.load = newLoad(int64(m.to - m.from))
 	if m.grows {
 		m.load = newLoad(0)
@@ -118,17 +115,16 @@ func (m *Model) rel(at trace.Ns) int64 {
 }
 
 // maxNs is the longest time that a page's numbers (IEEE doubles) count exactly, in ns: 104 days.
-const maxNs = 1 << 53
+const maxNs = timeline.MaxNs
 
 func (m *Model) addThread(th *trace.Thread) *thread {
-	t := &thread{info: th, start: m.rel(th.Start), end: -1, period: int64(time.Second) / int64(max(1, m.src.Meta().Freq))}
+	t := &thread{info: th, start: m.rel(th.Start), end: -1}
 	if th.Start == 0 {
 		t.start = 0
 	}
 	if th.End != 0 {
 		t.end = m.rel(th.End)
 	}
-	t.until = t.start
 	m.index[th.ID] = int32(len(m.threads))
 	m.threads = append(m.threads, t)
 	return t
@@ -171,13 +167,14 @@ func (m *Model) Read(ctx context.Context) error {
 	})
 	m.bound()
 	cover, cerr := r.spans.Close()
+	cerr = errors.Join(cerr, r.line.Close())
+	m.doubt.Clipped = r.line.Clipped
 	m.naming.Unlock()
 	for id, c := range cover {
 		_, t := m.thread(id)
 		t.cover = c
 	}
 	for _, t := range m.threads {
-		m.doubt.Unplaced += t.flush(m.load)
 		t.spans.finish()
 	}
 	m.naming.Lock()
@@ -195,9 +192,8 @@ func (m *Model) Read(ctx context.Context) error {
 // reader is the state of Read.
 type reader struct {
 	m     *Model
-	lock  *weigh.Locking
 	spans *spans.Builder
-	state map[stateKey]state
+	line  *timeline.Builder
 	late  late
 	// the latest thread: events come in runs
 	id   trace.ThreadID
@@ -206,8 +202,9 @@ type reader struct {
 }
 
 func newReader(m *Model) *reader {
-	r := &reader{m: m, lock: weigh.NewLocking(m.src.Meta(), m.tab), state: map[stateKey]state{}, late: newLate()}
+	r := &reader{m: m, late: newLate()}
 	r.spans = spans.New(m.src, m.tab, &spanSink{m: m})
+	r.line = timeline.New(m.src, m.tab, r)
 	return r
 }
 
@@ -229,42 +226,20 @@ func (r *reader) event(e *trace.Event) error {
 	}
 	at := int64(ev.Time - m.from)
 	r.count(e)
-	if e.Stack != 0 && m.tab.Valid(e.Stack) {
-		t.lastStack = e.Stack
+	if err := r.line.Add(e); err != nil {
+		return err
 	}
 	switch e.Kind {
-	case trace.KindCPU, trace.KindThreadExit:
-		stack := e.Stack
-		if !m.tab.Valid(stack) {
-			stack = 0
-			if e.Kind == trace.KindThreadExit {
-				stack = t.lastStack
-			}
+	case trace.KindThreadExit:
+		t.end = at
+		if n := len(t.pieces); n > 0 {
+			t.end = max(t.end, t.pieces[n-1].end)
 		}
-		cpu := max(0, min(e.CPU, maxNs))
-		site := m.sites.id(stack, 0)
-		if stack == 0 && frames.Begins(m.src.Meta(), e.Hook) {
-			site = m.sites.id(0, e.Hook)
-		}
-		m.doubt.Unplaced += t.hold(sample{at, cpu, site, r.late.sample(e, t.info.Proc, site, cpu)}, m.load)
-		if e.Kind == trace.KindThreadExit {
-			m.doubt.Unplaced += t.let(len(t.held), maxNs, m.load)
-			t.end = max(at, t.until)
-		}
-	case trace.KindWait, trace.KindCall:
-		r.interval(t, &ev)
 	case trace.KindOff:
-		could := at // when it could run again
-		if e.Release != 0 {
-			could = m.rel(e.Release)
-		} else if e.Result == trace.OffRunnable {
-			could = int64(ev.Start - m.from)
-		}
-		if could < at {
-			t.ready += at - could
+		if could, waited := e.Runnable(); waited {
+			t.ready += max(0, at-m.rel(could))
 		}
 		m.kernel = true
-		t.offCPU(int64(ev.Start-m.from), could, at)
 	case trace.KindUsage:
 		m.looked(t, look{int64(ev.Start - m.from), at, e.Debt})
 	case trace.KindAlloc:
@@ -275,8 +250,6 @@ func (r *reader) event(e *trace.Event) error {
 		t.releases = append(t.releases, release{at, m.sites.id(r.valid(e.Stack), e.Hook), r.object(t, e)})
 	case trace.KindLost:
 		t.lost += uint64(e.Count)
-		m.doubt.Unplaced += t.flush(m.load)
-		t.until = max(t.until, at)
 	}
 	return r.spans.Add(&ev)
 }
@@ -328,15 +301,10 @@ func (r *reader) count(e *trace.Event) {
 	}
 }
 
-func (r *reader) interval(t *thread, e *trace.Event) {
+// Wait implements [timeline.Sink].
+func (r *reader) Wait(e *trace.Event, _, _ trace.Ns, _ state) uint32 {
 	m := r.m
-	k := stateKey{e.Kind, e.Hook, e.Stack}
-	st, ok := r.state[k]
-	if !ok {
-		h := m.src.Meta().Hooks[e.Hook]
-		st = weigh.StateOf(e.Kind, h, e.Kind == trace.KindWait && r.lock.Wait(e.Hook, e.Stack))
-		r.state[k] = st
-	}
+	_, t := r.thread(e.Thread)
 	w := wait{flags: e.Flags, release: -1}
 	if e.Owner != 0 {
 		o, _ := m.thread(e.Owner)
@@ -350,12 +318,35 @@ func (r *reader) interval(t *thread, e *trace.Event) {
 		}
 	}
 	w.object = r.object(t, e)
-	start, end := int64(e.Start-m.from), int64(e.Time-m.from)
-	if e.Start == 0 {
-		start = end
+	t.coming = append(t.coming, w)
+	return 1
+}
+
+// Work implements [timeline.Sink].
+func (r *reader) Work(e *trace.Event, site trace.Site) uint32 {
+	_, t := r.thread(e.Thread)
+	return r.late.sample(e, t.info.Proc, r.m.sites.id(site.Stack, site.Hook), max(0, min(e.CPU, maxNs)))
+}
+
+// Segment implements [timeline.Sink].
+func (r *reader) Segment(id trace.ThreadID, s *timeline.Segment) error {
+	m := r.m
+	_, t := r.thread(id)
+	p := piece{start: int64(s.From - m.from), end: int64(s.To - m.from), site: m.sites.id(s.Site.Stack, s.Site.Hook), state: s.State, late: s.Work}
+	if s.Wait != 0 {
+		t.waits = append(t.waits, t.arrived())
+		p.wait = uint32(len(t.waits))
 	}
-	if start < t.until {
-		m.doubt.Clipped++
-	}
-	m.doubt.Unplaced += t.interval(start, end, st, m.sites.id(r.valid(e.Stack), e.Hook), w, m.load)
+	m.load.add(loadOf[p.state], p.start, p.end, 1)
+	t.emit(p)
+	return nil
+}
+
+// Unplaced implements [timeline.Sink].
+func (r *reader) Unplaced(id trace.ThreadID, at trace.Ns, site trace.Site, work uint32, cpu int64) error {
+	m := r.m
+	_, t := r.thread(id)
+	m.doubt.Unplaced += cpu
+	t.unplace(unplaced{max(0, int64(at-m.from)-1), m.sites.id(site.Stack, site.Hook), work, cpu}, m.finest())
+	return nil
 }

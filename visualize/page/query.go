@@ -240,6 +240,11 @@ func (m *Model) sums(ctx context.Context, s selection, byThread, edges bool) (*r
 				x.value += int64(a.bytes)
 				x.count += objects
 			})
+			first := sort.Search(len(t.unplaced), func(i int) bool { return t.unplaced[i].at >= s.from })
+			for i := first; i < len(t.unplaced) && t.unplaced[i].at < s.to; i++ {
+				u := t.unplaced[i]
+				list[find(sumKey{thread: id, site: u.site, state: running}, u.at)].value += u.ns
+			}
 		}
 	})
 	out := &rows{}

@@ -33,7 +33,7 @@ import (
 	"github.com/hbtrace/hbtrace/analysis/feed"
 	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/analysis/spans"
-	"github.com/hbtrace/hbtrace/analysis/weigh"
+	"github.com/hbtrace/hbtrace/analysis/timeline"
 	"github.com/hbtrace/hbtrace/trace"
 )
 
@@ -80,15 +80,13 @@ type writer struct {
 	chains   blame.Accounts // nil: not asked
 	states   map[trace.ThreadID]*states
 	samples  samples
-	locking  *weigh.Locking
 
-	stateKinds map[stateKey]weigh.State
-	stateless  bool // there are too many events for tracks of states
-	flows      uint64
-	main       sequence // what is out of a thread's order
-	counts     sequence // counters
-	out        buffer
-	pack       *packer
+	stateless bool // there are too many events for tracks of states
+	flows     uint64
+	main      sequence // what is out of a thread's order
+	counts    sequence // counters
+	out       buffer
+	pack      *packer
 }
 
 // Write writes src to w. It reads the events once and keeps none. Errors are those of src and w.
@@ -100,7 +98,7 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 		unlisted: map[trace.ThreadID]bool{}, seqs: map[trace.ThreadID]*sequence{}, rel: map[trace.ThreadID]*releases{},
 	}
 	x.stateless = src.Stats().Events > cmp.Or(o.maxStated, maxStated)
-	x.states, x.locking, x.stateKinds = map[trace.ThreadID]*states{}, weigh.NewLocking(x.meta, x.tab), map[stateKey]weigh.State{}
+	x.states = map[trace.ThreadID]*states{}
 	ps, ts := src.Processes(), src.Threads()
 	for i := range ps {
 		x.procs[ps[i].ID] = &ps[i]
@@ -126,7 +124,7 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 	x.describe()
 	c := newCounters(src)
 	var cpus sched
-	b := spans.New(src, x.tab, x)
+	b, line := spans.New(src, x.tab, x), timeline.New(src, x.tab, stateSink{w: x})
 	err := feed.Events(src, func(e *trace.Event) error {
 		if !o.NoCounters {
 			c.add(e)
@@ -143,7 +141,7 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 			return err
 		}
 		if !x.stateless {
-			if err := x.does(e); err != nil {
+			if err := line.Add(e); err != nil {
 				return err
 			}
 			if err := x.sample(e); err != nil {
@@ -151,6 +149,9 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 			}
 		}
 		if e.Kind == trace.KindThreadExit {
+			if err := x.stay(e.Thread); err != nil {
+				return err
+			}
 			delete(x.seqs, e.Thread)
 			x.recent[e.Thread%256] = recentSequence{}
 			delete(x.rel, e.Thread)
@@ -162,6 +163,9 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 	}
 	cov, err := b.Close()
 	if err != nil {
+		return fmt.Errorf("perfetto: %w", err)
+	}
+	if err := line.Close(); err != nil {
 		return fmt.Errorf("perfetto: %w", err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(x.states)) {

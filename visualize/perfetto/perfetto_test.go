@@ -254,7 +254,7 @@ func TestDemoInTraceProcessor(t *testing.T) {
 			 (select * from slice where category = 'state' order by ts) s` + onThread + `where tt.name = 'state' group by utid order by min(s.ts), utid`,
 			"app | running 30, off the CPU 210, reading or writing 100, running 5, reading or writing 50, running 105, off the CPU 10, running 10, off the CPU 80\n" +
 				"worker | running 10, off the CPU 9, running 1, waiting for a lock 51, running 9, off the CPU 40, waiting for a signal or thread 71, off the CPU 199\n" +
-				"helper\ufffd | waiting for a lock 10, waiting for a signal or thread 72, waiting for a signal or thread 50\n" +
+				"helper\ufffd | waiting for a lock 10, waiting for a signal or thread 72, waiting for a signal or thread 50, off the CPU 50\n" +
 				"second | running 10\nafter | running 30, reading or writing 300",
 		},
 		{

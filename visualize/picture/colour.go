@@ -14,9 +14,10 @@ import (
 
 type state = weigh.State
 
-// In the order they are stacked in a lane, from the bottom. No lane has the states that only a page tells apart.
 const (
 	running  = weigh.Running
+	off      = weigh.Off
+	ready    = weigh.Ready
 	locked   = weigh.Locked
 	signaled = weigh.Signaled
 	inout    = weigh.InOut
@@ -25,6 +26,9 @@ const (
 	sleeping = weigh.Sleeping
 	states   = weigh.NumStates
 )
+
+// stacked are the states in the order in which they are stacked in a lane, from the bottom, and stand in the legend.
+var stacked = [...]state{running, locked, signaled, inout, polling, other, sleeping, ready, off}
 
 // look of a state: its colour, that of text on it, and its entry in the legend.
 var look = [states]struct{ fill, text, name string }{
@@ -35,6 +39,8 @@ var look = [states]struct{ fill, text, name string }{
 	polling:  {"#8ecbf0", "#1f2933", "waiting for I/O to be ready"},
 	other:    {"#f0e442", "#1f2933", "waiting for a process"},
 	sleeping: {"#cfc3dd", "#1f2933", "sleeping"},
+	ready:    {"#9aa5b1", "#1f2933", "ready to run, without a CPU"},
+	off:      {"#e4e7eb", "#1f2933", "off the CPU"},
 }
 
 // modulePalette are the colours of the heaviest modules, in this order: pale, so that they carry dark text and

@@ -85,7 +85,7 @@ func (t *timeline) draw(w io.Writer) error {
 			h++
 		}
 		last = l.thread.Proc
-		s.f("<g shape-rendering=\"crispEdges\"><title>%s</title>\n", text(t.about(l)))
+		s.f("<g shape-rendering=\"crispEdges\" data-thread=\"%d\" data-ns=\"%s\"><title>%s</title>\n", l.thread.ID, l.total.exact(), text(t.about(l)))
 		t.drawName(s, l)
 		t.drawStrip(s, l, paths[i])
 		s.f("</g>\n")
@@ -141,7 +141,7 @@ func (t *timeline) drawHead(s *svg, command string) {
 		s.label(x+19, y, 11, "", "", name)
 		x += 19 + textWidth(name, 11)*0.93 + 18
 	}
-	for st := range states {
+	for _, st := range stacked {
 		if used[st] {
 			entry(look[st].name, fmt.Sprintf(`<rect x="%s" y="%s" width="14" height="11" rx="2" fill="%s"/>`, one(x), one(y-9.5), look[st].fill))
 		}
@@ -261,7 +261,7 @@ func (t *timeline) about(l *lane) string {
 		fmt.Fprintf(&b, ", %s %d", oneLine(clip(filepath.Base(l.proc.Exe))), l.proc.PID)
 	}
 	whole := int64(t.scale.to - t.scale.from)
-	for st := range states {
+	for _, st := range stacked {
 		ns := l.total.by[st]
 		if ns == 0 {
 			continue
@@ -335,7 +335,7 @@ func (t *timeline) areas(l *lane, stride int) []statePath {
 	n := (t.scale.cols + stride - 1) / stride
 	sum, edge := make([]float64, n), make([]float64, n)
 	var out []statePath
-	for st := range states {
+	for _, st := range stacked {
 		if l.share[st] == nil {
 			continue
 		}

@@ -3,6 +3,9 @@
 package picture
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/analysis/spans"
 	"github.com/hbtrace/hbtrace/trace"
@@ -16,8 +19,6 @@ type lane struct {
 
 	share [states][]float32 // ns in each state, by column
 	marks []mark            // intervals wide enough for a tooltip
-	free  []stretch         // time since the last sample that nothing accounts for; the youngest last
-	until trace.Ns          // end of what was seen
 
 	skip  int         // outer frames that all its stacks share: not drawn
 	under []frames.ID // those frames
@@ -38,10 +39,21 @@ type totals struct {
 
 func (t *totals) blocked() int64 {
 	var ns int64
-	for s := locked; s < states; s++ {
+	for s := locked; s < ready; s++ {
 		ns += t.by[s]
 	}
 	return ns
+}
+
+// exact is the time in each state in ns, for programs.
+func (t *totals) exact() string {
+	var parts []string
+	for _, st := range stacked {
+		if ns := t.by[st]; ns > 0 {
+			parts = append(parts, fmt.Sprintf("%s:%d", st.Label(), ns))
+		}
+	}
+	return strings.Join(parts, " ")
 }
 
 // mark is an interval with a tooltip of its own.
@@ -56,9 +68,6 @@ type mark struct {
 	releaser   trace.ThreadID
 	owner      trace.ThreadID
 }
-
-// stretch of time.
-type stretch struct{ from, to trace.Ns }
 
 // box is a span as drawn.
 type box struct {
@@ -75,10 +84,6 @@ type vote struct {
 	ns     float32 // ns of all of them
 	number uint32
 }
-
-// maxFree bounds the stretches kept per lane; beyond, the oldest are forgotten, and CPU time that would have
-// been put there is drawn nowhere.
-const maxFree = 4096
 
 // scale maps time to columns.
 type scale struct {
@@ -118,42 +123,11 @@ func (l *lane) add(s scale, st state, a, b trace.Ns) {
 	s.each(a, b, func(c int, ns float32) { l.share[st][c] += ns })
 }
 
-// pass says that nothing accounts for the time since what was seen last, up to at.
-func (l *lane) pass(at trace.Ns) {
-	if at <= l.until {
-		return
-	}
-	if len(l.free) == maxFree {
-		l.free = append(l.free[:0], l.free[maxFree/2:]...)
-	}
-	l.free = append(l.free, stretch{l.until, at})
-	l.until = at
-}
-
-// ran places cpu ns of CPU time, used before at, into the youngest free stretches. Where exactly a thread ran
-// between two samples is not known; the sample was due when the time had been used, so it is put up against it.
-func (l *lane) ran(s scale, at trace.Ns, cpu int64) {
-	l.pass(at)
-	for i := len(l.free) - 1; i >= 0 && cpu > 0; i-- {
-		f := l.free[i]
-		n := min(cpu, int64(f.to-f.from))
-		l.add(s, running, f.to-trace.Ns(n), f.to)
-		cpu -= n
-	}
-	l.free = l.free[:0]
-}
-
-// interval takes a wait or call.
-func (l *lane) interval(s scale, e *trace.Event, st state) {
-	start := min(e.Start, e.Time)
-	l.pass(start)
-	from := max(start, l.until) // what overlaps has been drawn
-	l.until = max(l.until, e.Time)
-	l.add(s, st, from, e.Time)
-	if s.col(min(e.Time, s.to))-s.col(max(start, s.from)) >= 3 && e.Time > s.from && start < s.to {
-		l.marks = append(l.marks, mark{
-			st, max(start, s.from), min(e.Time, s.to), int64(e.Time - start), e.Hook, e.Stack, e.Object, e.Flags, e.Releaser, e.Owner,
-		})
+// mark keeps an interval that is wide enough for a tooltip.
+func (l *lane) mark(s scale, m mark) {
+	if s.col(min(m.end, s.to))-s.col(max(m.start, s.from)) >= 3 && m.end > s.from && m.start < s.to {
+		m.start, m.end = max(m.start, s.from), min(m.end, s.to)
+		l.marks = append(l.marks, m)
 	}
 }
 

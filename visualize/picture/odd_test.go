@@ -110,20 +110,14 @@ func TestFigures(t *testing.T) {
 func TestShares(t *testing.T) {
 	s := scale{0, 100, 10}
 	l := &lane{}
-	l.interval(s, &trace.Event{Start: 5, Time: 20}, locked)
-	l.ran(s, 30, 4)
-	l.ran(s, 40, 1000) // more than there was time: fills it
-	want := map[state][]float32{locked: {5, 10, 0, 0, 0}, running: {0, 0, 4, 10, 0}}
-	for st, cols := range want {
+	l.add(s, locked, 5, 20)
+	l.add(s, running, 26, 40)
+	for st, cols := range map[state][]float32{locked: {5, 10, 0, 0, 0}, running: {0, 0, 4, 10, 0}} {
 		for c, ns := range cols {
 			if got := l.share[st][c]; got != ns {
 				t.Errorf("%s in column %d: %v ns, want %v", look[st].name, c, got, ns)
 			}
 		}
-	}
-	l.interval(s, &trace.Event{Start: 35, Time: 50}, inout) // overlaps what ran: only the rest counts
-	if l.share[inout][3] != 0 || l.share[inout][4] != 10 {
-		t.Errorf("overlapping interval: %v", l.share[inout])
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/analysis/spans"
-	"github.com/hbtrace/hbtrace/analysis/weigh"
+	segments "github.com/hbtrace/hbtrace/analysis/timeline"
 	"github.com/hbtrace/hbtrace/trace"
 )
 
@@ -44,11 +44,9 @@ func levelsFor(n int) int {
 type timeline struct {
 	src    trace.Source
 	tab    *frames.Table
-	lock   *weigh.Locking
 	o      Options
 	scale  scale
 	wide   float64 // pixels per column
-	states map[waitKey]state
 	lanes  []*lane // in order from the top
 	byID   map[trace.ThreadID]*lane
 	levels int
@@ -80,10 +78,7 @@ func Timeline(w io.Writer, src trace.Source, o Options) error {
 	}
 	o.Width = max(leastWidth, min(o.Width, mostWidth))
 	tab := frames.New(src)
-	t := &timeline{
-		src: src, tab: tab, lock: weigh.NewLocking(src.Meta(), tab), o: o, states: map[waitKey]state{},
-		byID: map[trace.ThreadID]*lane{},
-	}
+	t := &timeline{src: src, tab: tab, o: o, byID: map[trace.ThreadID]*lane{}}
 	if err := t.choose(); err != nil {
 		return fmt.Errorf("choosing threads for the timeline: %w", err)
 	}
@@ -112,25 +107,6 @@ func (t *timeline) window(first, last trace.Ns) {
 		to = from + 1
 	}
 	t.scale.from, t.scale.to = from, to
-}
-
-// waitKey is what the state of a wait or call follows from.
-type waitKey struct {
-	kind  trace.Kind
-	hook  trace.HookID
-	stack trace.StackID
-}
-
-// state is what a thread does during a wait or call.
-func (t *timeline) state(e *trace.Event) state {
-	k := waitKey{e.Kind, e.Hook, e.Stack}
-	st, ok := t.states[k]
-	if !ok {
-		h := t.src.Meta().Hooks[e.Hook]
-		st = weigh.StateOf(e.Kind, h, e.Kind == trace.KindWait && t.lock.Wait(e.Hook, e.Stack))
-		t.states[k] = st
-	}
-	return st
 }
 
 // candidate is a thread as the first pass sees it.
@@ -163,7 +139,8 @@ func (t *timeline) choose() error {
 		th := &threads[i]
 		by[th.ID] = &candidate{thread: th, lane: &lane{thread: th}, stacks: map[trace.StackID]int64{}}
 	}
-	caused := map[trace.ThreadID]int64{} // ns that others waited for a lock that this thread had
+	sums := chooser{t: t, by: by, caused: map[trace.ThreadID]int64{}}
+	line := segments.New(t.src, t.tab, &sums)
 	err := t.src.Events(func(e *trace.Event) error {
 		if e.Kind == trace.KindLost {
 			t.lost += uint64(e.Count)
@@ -174,6 +151,9 @@ func (t *timeline) choose() error {
 			c = &candidate{thread: th, lane: &lane{thread: th}, stacks: map[trace.StackID]int64{}}
 			by[e.Thread] = c
 		}
+		if err := line.Add(e); err != nil {
+			return err
+		}
 		start, end := clamp(min(e.Start, e.Time)), clamp(e.Time)
 		if end < t.scale.from || start > t.scale.to {
 			return nil
@@ -182,19 +162,9 @@ func (t *timeline) choose() error {
 		weight := int64(1)
 		switch e.Kind {
 		case trace.KindCPU, trace.KindThreadExit:
-			c.lane.total.by[running] += max(0, e.CPU)
 			weight += max(0, min(e.CPU, 1<<40))
 		case trace.KindWait, trace.KindCall:
-			st := t.state(e)
-			ns := int64(min(end, t.scale.to) - max(start, t.scale.from))
-			tot := &c.lane.total
-			tot.by[st] += ns
-			tot.count[st]++
-			tot.longest[st] = max(tot.longest[st], int64(end-start))
-			if st == locked && e.Releaser != 0 {
-				caused[e.Releaser] += ns
-			}
-			weight += ns
+			weight += int64(min(end, t.scale.to) - max(start, t.scale.from))
 		}
 		if e.Stack != 0 && e.Flags&trace.FlagStackCut == 0 {
 			if _, ok := c.stacks[e.Stack]; ok || len(c.stacks) < maxStacks {
@@ -206,8 +176,43 @@ func (t *timeline) choose() error {
 	if err != nil {
 		return err
 	}
-	t.pick(by, caused)
+	if err := line.Close(); err != nil {
+		return err
+	}
+	t.pick(by, sums.caused)
 	return nil
+}
+
+// chooser adds up what threads did within the window.
+type chooser struct {
+	segments.Discard
+	t      *timeline
+	by     map[trace.ThreadID]*candidate
+	caused map[trace.ThreadID]int64 // ns that others waited for a lock that this thread had
+}
+
+// Wait implements [segments.Sink].
+func (c *chooser) Wait(e *trace.Event, from, to trace.Ns, st state) uint32 {
+	if ns := c.t.within(from, to); ns > 0 {
+		tot := &c.by[e.Thread].lane.total
+		tot.count[st]++
+		tot.longest[st] = max(tot.longest[st], int64(to-from))
+		if st == locked && e.Releaser != 0 {
+			c.caused[e.Releaser] += ns
+		}
+	}
+	return 0
+}
+
+// Segment implements [segments.Sink].
+func (c *chooser) Segment(id trace.ThreadID, s *segments.Segment) error {
+	c.by[id].lane.total.by[s.State] += c.t.within(s.From, s.To)
+	return nil
+}
+
+// within is how much of [from, to) is drawn, in ns.
+func (t *timeline) within(from, to trace.Ns) int64 {
+	return max(0, int64(min(to, t.scale.to)-max(from, t.scale.from)))
 }
 
 // pick gives lanes to the most active threads, grouped by process. Who holds up others is active too.
@@ -309,30 +314,23 @@ func (t *timeline) shared(stacks map[trace.StackID]int64) (skip int, under []fra
 
 // gather reads the events again, and fills the lanes.
 func (t *timeline) gather() error {
-	for _, l := range t.lanes {
-		l.until = max(t.scale.from, min(clamp(l.thread.Start), t.scale.to))
-	}
-	b := spans.New(t.src, t.tab, sink{t})
+	b, line := spans.New(t.src, t.tab, sink{t: t}), segments.New(t.src, t.tab, sink{t: t})
 	err := t.src.Events(func(e *trace.Event) error {
 		l := t.byID[e.Thread]
 		if l == nil {
 			return nil
 		}
+		if err := line.Add(e); err != nil || t.levels == 0 {
+			return err
+		}
 		ev := *e
 		ev.Start, ev.Time = clamp(e.Start), clamp(e.Time)
-		switch e.Kind {
-		case trace.KindCPU, trace.KindThreadExit:
-			l.ran(t.scale, ev.Time, max(0, e.CPU))
-		case trace.KindWait, trace.KindCall:
-			l.interval(t.scale, &ev, t.state(e))
-			t.arrow(&ev)
-		}
-		if t.levels == 0 {
-			return nil
-		}
 		return b.Add(&ev)
 	})
 	if err != nil {
+		return err
+	}
+	if err := line.Close(); err != nil {
 		return err
 	}
 	_, err = b.Close()
@@ -343,20 +341,18 @@ func (t *timeline) gather() error {
 const maxArrows = 24
 
 // arrow keeps a wait whose releaser has a lane.
-func (t *timeline) arrow(e *trace.Event) {
+func (t *timeline) arrow(e *trace.Event, m mark) {
 	if e.Kind != trace.KindWait || e.Releaser == 0 || e.Releaser == e.Thread || t.byID[e.Releaser] == nil {
 		return
 	}
-	start := min(e.Start, e.Time)
-	if e.Time > t.scale.to || e.Time < t.scale.from {
+	if m.end > t.scale.to || m.end < t.scale.from {
 		return
 	}
 	release := clamp(e.Release)
-	if release < start || release > e.Time { // unknown, or not of this wait: it ended when the wait did
-		release = e.Time
+	if release < m.start || release > m.end { // unknown, or not of this wait: it ended when the wait did
+		release = m.end
 	}
-	m := mark{t.state(e), start, e.Time, int64(e.Time - start), e.Hook, e.Stack, e.Object, e.Flags, e.Releaser, e.Owner}
-	t.arrows = append(t.arrows, arrow{m, e.Thread, release, e.Time})
+	t.arrows = append(t.arrows, arrow{m, e.Thread, release, m.end})
 	if len(t.arrows) > 4096 {
 		t.longest(maxArrows * 4)
 	}
@@ -371,8 +367,25 @@ func (t *timeline) longest(n int) {
 	t.arrows = t.arrows[:min(n, len(t.arrows))]
 }
 
-// sink takes spans as they end.
-type sink struct{ t *timeline }
+// sink takes segments and, as they end, spans.
+type sink struct {
+	segments.Discard
+	t *timeline
+}
+
+// Wait implements [segments.Sink].
+func (s sink) Wait(e *trace.Event, from, to trace.Ns, st state) uint32 {
+	m := mark{st, from, to, int64(to - from), e.Hook, e.Stack, e.Object, e.Flags, e.Releaser, e.Owner}
+	s.t.arrow(e, m)
+	s.t.byID[e.Thread].mark(s.t.scale, m)
+	return 0
+}
+
+// Segment implements [segments.Sink].
+func (s sink) Segment(id trace.ThreadID, x *segments.Segment) error {
+	s.t.byID[id].add(s.t.scale, x.State, x.From, x.To)
+	return nil
+}
 
 func (s sink) Begin(*spans.Span) error { return nil }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/hbtrace/hbtrace/analysis/feed"
 	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/analysis/spans"
+	"github.com/hbtrace/hbtrace/analysis/timeline"
 	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
 )
@@ -43,12 +44,54 @@ type facts struct {
 // threadFacts are one thread's sums.
 type threadFacts struct {
 	*trace.Thread
-	cpu, tail              int64 // ns: accounted for by samples, and after the last of them
-	locked, waited, called int64 // ns blocked: waits for locks, other waits, calls
-	ready                  int64 // ns ready to run, without a CPU, as far as the kernel was asked
-	samples                uint64
-	cover                  spans.Coverage
-	lost                   uint64 // as the stream says
+	cpu, tail int64                  // ns: accounted for by samples, and after the last of them
+	states    [weigh.NumStates]int64 // ns in each, by package timeline
+	unplaced  int64                  // ns of CPU time for which the thread's time has no room
+	ready     int64                  // ns ready to run, without a CPU, as far as the kernel was asked
+	samples   uint64
+	cover     spans.Coverage
+	lost      uint64 // as the stream says
+}
+
+func (t *threadFacts) locked() int64 { return t.states[weigh.Locked] }
+
+func (t *threadFacts) waited() int64 { return t.states[weigh.Signaled] }
+
+// called is the time in blocking calls.
+func (t *threadFacts) called() int64 {
+	return t.states[weigh.InOut] + t.states[weigh.Polling] + t.states[weigh.Other] + t.states[weigh.Sleeping]
+}
+
+// stateSums adds up what threads did.
+type stateSums struct {
+	timeline.Discard
+	of map[trace.ThreadID]*stateSum
+}
+
+type stateSum struct {
+	states   [weigh.NumStates]int64
+	unplaced int64
+}
+
+func (s *stateSums) thread(id trace.ThreadID) *stateSum {
+	t := s.of[id]
+	if t == nil {
+		t = &stateSum{}
+		s.of[id] = t
+	}
+	return t
+}
+
+// Segment implements [timeline.Sink].
+func (s *stateSums) Segment(id trace.ThreadID, x *timeline.Segment) error {
+	s.thread(id).states[x.State] += int64(x.To - x.From)
+	return nil
+}
+
+// Unplaced implements [timeline.Sink].
+func (s *stateSums) Unplaced(id trace.ThreadID, _ trace.Ns, _ trace.Site, _ uint32, cpu int64) error {
+	s.thread(id).unplaced += cpu
+	return nil
 }
 
 // block is all waits or calls at one place.
@@ -107,7 +150,16 @@ func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*f
 	if weights == nil {
 		weights = weigh.NewCollector(src, weigh.Options{})
 	}
-	consumers := []func([]trace.Event) error{weights.AddBatch}
+	did := &stateSums{of: map[trace.ThreadID]*stateSum{}}
+	line := timeline.New(src, frames.New(src), did)
+	consumers := []func([]trace.Event) error{weights.AddBatch, func(events []trace.Event) error {
+		for i := range events {
+			if err := line.Add(&events[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
 	j := edges.New()
 	var who *blame.Analyser
 	if chains {
@@ -163,14 +215,6 @@ func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*f
 				b.lock = b.wait && f.locking.Wait(e.Hook, e.Stack)
 				blocks[key] = b
 			}
-			switch {
-			case !b.wait:
-				t.called += ns
-			case b.lock:
-				t.locked += ns
-			default:
-				t.waited += ns
-			}
 			if !b.wait && e.Releaser != 0 {
 				b.endedBy(e.Releaser, e.Flags&trace.FlagCertain != 0, ns)
 			}
@@ -206,6 +250,13 @@ func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*f
 	for id, c := range cover {
 		f.thread(id).cover = c
 	}
+	if err := line.Close(); err != nil {
+		return nil, fmt.Errorf("accounting for threads' time: %w", err)
+	}
+	for id, s := range did.of {
+		t := f.thread(id)
+		t.states, t.unplaced = s.states, s.unplaced
+	}
 	f.edges = j.Finish()
 	if chain != nil {
 		f.chain(chain)
@@ -221,8 +272,8 @@ func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*f
 		f.order = append(f.order, t)
 	}
 	slices.SortFunc(f.order, func(a, b *threadFacts) int {
-		return cmp.Or(cmp.Compare(b.cpu+b.tail, a.cpu+a.tail), cmp.Compare(b.locked, a.locked),
-			cmp.Compare(b.waited+b.called, a.waited+a.called), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(b.cpu+b.tail, a.cpu+a.tail), cmp.Compare(b.locked(), a.locked()),
+			cmp.Compare(b.waited()+b.called(), a.waited()+a.called()), cmp.Compare(a.ID, b.ID))
 	})
 	if check {
 		f.checked = f.check(checking)

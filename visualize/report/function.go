@@ -68,6 +68,16 @@ func (f *facts) byFunction(v weigh.Value) []*sum {
 			}
 			leaf.cum += w
 		}
+		if name := f.hook(r.Hook); r.Hook != 0 && name != leaf.name { // the hooked function that the leaf called
+			h := byName[name]
+			if h == nil {
+				h = &sum{name: name, symbolised: true}
+				byName[name] = h
+				sums = append(sums, h)
+			}
+			h.cum += w
+			leaf = h
+		}
 		leaf.self += w
 	}
 	slices.SortFunc(sums, func(a, b *sum) int {

@@ -116,19 +116,22 @@ type jsonSite struct {
 
 type jsonThread struct {
 	jsonWho
-	CPUNs        int64  `json:"cpu_ns"`
-	SampledCPUNs int64  `json:"sampled_cpu_ns"`
-	ReadyNs      int64  `json:"ready_ns"` // ready to run, without a CPU
-	LockNs       int64  `json:"lock_ns"`
-	WaitNs       int64  `json:"wait_ns"`
-	CallNs       int64  `json:"call_ns"`
-	Samples      uint64 `json:"samples"`
-	AllocObjects uint64 `json:"alloc_objects"`
-	AllocBytes   uint64 `json:"alloc_bytes"`
-	Lost         uint64 `json:"lost"`
-	ExactNs      int64  `json:"exact_ns"`
-	SampledNs    int64  `json:"sampled_ns"`
-	UnknownNs    int64  `json:"unknown_ns"`
+	CPUNs        int64 `json:"cpu_ns"`
+	SampledCPUNs int64 `json:"sampled_cpu_ns"`
+	ReadyNs      int64 `json:"ready_ns"` // ready to run, without a CPU
+	LockNs       int64 `json:"lock_ns"`
+	WaitNs       int64 `json:"wait_ns"`
+	CallNs       int64 `json:"call_ns"`
+	// Time in each state, and CPU time for which the thread's time has no room.
+	StatesNs     map[string]int64 `json:"states_ns"`
+	UnplacedNs   int64            `json:"unplaced_cpu_ns"`
+	Samples      uint64           `json:"samples"`
+	AllocObjects uint64           `json:"alloc_objects"`
+	AllocBytes   uint64           `json:"alloc_bytes"`
+	Lost         uint64           `json:"lost"`
+	ExactNs      int64            `json:"exact_ns"`
+	SampledNs    int64            `json:"sampled_ns"`
+	UnknownNs    int64            `json:"unknown_ns"`
 	// Who created it, and when, ns from the recording's start.
 	Parent  *jsonWho `json:"parent"`
 	StartNs int64    `json:"start_ns"`
@@ -248,7 +251,7 @@ func (f *facts) writeJSON(w io.Writer, view View, o Options) error {
 		j.list("threads", cut(len(f.order)), func(i int) any {
 			t := f.order[i]
 			return jsonThread{
-				f.identity(t.ID), t.Thread.CPU, t.cpu, t.ready, t.locked, t.waited, t.called, t.samples, t.AllocObjects, t.AllocBytes,
+				f.identity(t.ID), t.Thread.CPU, t.cpu, t.ready, t.locked(), t.waited(), t.called(), f.states(t), t.unplaced, t.samples, t.AllocObjects, t.AllocBytes,
 				max(t.lost, t.Lost), t.cover.Exact, t.cover.Sampled, t.cover.Unknown,
 				f.who(t.Parent), max(0, int64(t.Start-f.meta.StartNs)),
 			}
@@ -319,6 +322,17 @@ func (f *facts) identity(id trace.ThreadID) jsonWho {
 		}
 	}
 	return w
+}
+
+// states are how much time a thread was in each state, by the states' labels.
+func (f *facts) states(t *threadFacts) map[string]int64 {
+	out := map[string]int64{}
+	for s, ns := range t.states {
+		if ns > 0 {
+			out[weigh.State(s).Label()] = ns
+		}
+	}
+	return out
 }
 
 // allocRows are the rows with allocations, those of the most bytes first.

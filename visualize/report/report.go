@@ -29,9 +29,11 @@
 //	         thread of the recording wrote, by that thread; locks' are in edges
 //	locks    "edges", "chains", "deadlocks", "inversions", as below
 //	alloc    "sites":[{"function","objects","alloc_bytes","inuse_objects","inuse_bytes","stack"}]   one per stack
-//	threads  "threads":[{"thread","pid","tid","name","cpu_ns","sampled_cpu_ns","ready_ns","lock_ns","wait_ns","call_ns","samples",
-//	         "alloc_objects","alloc_bytes","lost","exact_ns","sampled_ns","unknown_ns","parent":{…},"start_ns"}]   cpu_ns is -1 where
-//	         unknown; parent created it, null where that is not known; start_ns counts from the recording's start
+//	threads  "threads":[{"thread","pid","tid","name","cpu_ns","sampled_cpu_ns","ready_ns","lock_ns","wait_ns","call_ns",
+//	         "states_ns":{"running":1,…},"unplaced_cpu_ns","samples","alloc_objects","alloc_bytes","lost","exact_ns","sampled_ns",
+//	         "unknown_ns","parent":{…},"start_ns"}]   cpu_ns is -1 where unknown; states_ns is the time in each state, as the page,
+//	         the Perfetto trace and the picture show it; unplaced_cpu_ns is CPU time for which the thread's time has no room;
+//	         parent created it, null where that is not known; start_ns counts from the recording's start
 //	storage  "storage":{"records","record_bytes","events","event_bytes","nodes","kinds":{"cpu":1,…},"samples",
 //	         "sample_events","sample_bytes","nodes_cap","node_bytes","nodes_collected","history_bytes","history_ns"}
 //	         bytes are those before compression; samples became sample_events by merging

@@ -17,7 +17,7 @@ import (
 	"github.com/hbtrace/hbtrace/trace"
 )
 
-const storedVersion = 7
+const storedVersion = 8
 
 // threadSums are the part of threadFacts that events tell.
 type threadSums struct {
@@ -35,8 +35,11 @@ func (f *facts) code(c *stored.Coding) {
 	}
 	stored.List(c, &threads, func(t *threadSums) {
 		stored.Small(c, &t.id)
-		for _, v := range []*int64{&t.cpu, &t.tail, &t.locked, &t.waited, &t.called, &t.ready} {
+		for _, v := range []*int64{&t.cpu, &t.tail, &t.unplaced, &t.ready} {
 			c.Int(v)
+		}
+		for i := range t.states {
+			c.Int(&t.states[i])
 		}
 		c.Uint(&t.samples)
 		c.Uint(&t.lost)

@@ -234,7 +234,7 @@ func (f *facts) threadsView(o Options) []string {
 		c := th.cover
 		whole := float64(c.Exact + c.Sampled + c.Unknown)
 		row := []string{
-			duration(th.cpu + th.tail), duration(th.ready), duration(th.locked), duration(th.waited), duration(th.called),
+			duration(th.cpu + th.tail), duration(th.ready), duration(th.locked()), duration(th.waited()), duration(th.called()),
 			number.Percent(float64(c.Exact), whole), number.Percent(float64(c.Unknown), whole),
 			f.threadName(th.ID),
 		}

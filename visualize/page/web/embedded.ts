@@ -4,7 +4,9 @@
 import { ready } from "./colours.js";
 import { chainsOf } from "./spent.js";
 import { decode, type Table } from "./table.js";
-import { allThreads, callsOf, rowsOf, Places, type About, type Calls, type Chains, type Chart, type Ready, type Rows, type Slow, type Store } from "./store.js";
+import {
+  allThreads, callsOf, rowsOf, stateAllocated, Places, type About, type Calls, type Chains, type Chart, type Ready, type Rows, type Slow, type Store,
+} from "./store.js";
 
 /** ranges finds where each thread's rows begin; rows come in order of threads. */
 function ranges(thread: Uint32Array, n: number): Uint32Array {
@@ -184,7 +186,7 @@ export class Embedded implements Store {
       const a = this.allocs;
       for (let i = this.firstAlloc[t]; i < this.firstAlloc[t + 1]; i++) {
         const col = Math.floor((a.start[i] - from) / per);
-        if (col >= 0 && col < cols) c.alloc[col] += a.value[i];
+        if (a.state[i] === stateAllocated && col >= 0 && col < cols) c.alloc[col] += a.value[i];
       }
     });
     return c;

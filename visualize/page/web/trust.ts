@@ -38,7 +38,7 @@ export class Trust implements View {
         card(d.cut + d.guessed + d.omitted > d.stacks / 20, `${count(d.stacks)} stacks`, `${percent(d.cut, d.stacks)} cut at the root, ${percent(d.guessed, d.stacks)} with a guessed frame, ${percent(d.omitted, d.stacks)} shortened, ${percent(d.noStack, d.stacks)} missing.`),
         card(false, `${count(d.samples)} CPU samples`, `${a.freq} for each second of CPU time.`, d.sharedNs > 0 && `${duration(d.sharedNs)} of CPU time was noticed late, and is placed by other samples of the same work: its place in time is a guess, the sums are right.`,
           d.lateNs > 0 && `${duration(d.lateNs)} of CPU time was sampled late, at the next call, and stands there.`,
-          d.unplaced > 0 && `${duration(d.unplaced)} of CPU time was used within recorded waits and calls: it is in no flame graph here.`,
+          d.unplaced > 0 && `${duration(d.unplaced)} of CPU time has no room in its thread’s time: it is in flame graphs and sums, and in no lane.`,
           st.Ticks > 0 && `${percent(st.TicksMissed, st.Ticks + st.TicksMissed)} of the sampler’s ticks were missed.`, st.SignalsSent > 0 && `${count(st.SignalsSent)} signals sent, ${count(st.SignalsFailed)} failed, ${count(st.SignalsStuck)} never answered.`),
         card(false, overhead ? `Recording cost ${overhead} of the program’s CPU time` : "What recording cost", `collector ${duration(st.CollectorCPU)}, sampler ${duration(st.SamplerCPU)}, program ${duration(st.TargetCPU)}.`, "The two run beside the program."),
         card(false, "What is not recorded", `Waits for locks shorter than ${duration(a.lockNs)} and calls shorter than ${duration(a.callNs)} count as running or “ready / short waits”.`,

@@ -1,0 +1,231 @@
+// Package timeline says what each thread of a recording did: segments of its time, in order and without overlap, each in
+// one state at one place of the program. It is the one state machine behind every view that answers that question.
+//
+// A wait or a blocking call is a segment as it was recorded, cut where it overlaps an earlier one. The CPU time of a
+// sample was used since the thread's sample before, outside waits and calls; where in that time is not known. It is put
+// up against the sample, which was due when the time had been used. CPU time that does not fit there, up to one sampling
+// period, may have been used before the previous sample, because samples count whole periods. The rest of the time
+// between two samples was spent off the CPU. Where the kernel's scheduling was recorded ([trace.KindOff]), it says when,
+// and how much of it the thread was ready to run. Time that no sample and no interval accounts for is in no segment.
+//
+// CPU time for which a thread's time has no room is no segment either: [Sink.Unplaced] has it. Segments in state
+// Running and what Unplaced is called with add up to the CPU time of a thread's samples and of its exit.
+//
+// Memory is bounded by the live threads.
+package timeline
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
+	"github.com/hbtrace/hbtrace/trace"
+)
+
+// Segment is a stretch of one thread's time.
+type Segment struct {
+	From, To trace.Ns
+	State    weigh.State
+	Site     trace.Site // zero: no place is known
+	Wait     uint32     // what [Sink.Wait] returned; 0: no wait or call
+	Work     uint32     // what [Sink.Work] returned for the sample that the time was counted by
+}
+
+// Sink takes what a [Builder] finds out. Calls for one thread come in the order of its time. [Discard] implements the
+// methods that return numbers for consumers that need none.
+type Sink interface {
+	// Wait takes a wait or call that has time of its own, [from, to), when it is added. The number comes back in its segment.
+	Wait(e *trace.Event, from, to trace.Ns, state weigh.State) uint32
+	// Work takes a sample when it is added. The number comes back with its CPU time.
+	Work(e *trace.Event, site trace.Site) uint32
+	// Segment takes the thread's next segment. The Segment is reused between calls.
+	Segment(id trace.ThreadID, s *Segment) error
+	// Unplaced takes CPU time, in ns, that a sample counted by the time at, and for which there was no room.
+	Unplaced(id trace.ThreadID, at trace.Ns, site trace.Site, work uint32, cpu int64) error
+}
+
+// Discard is embedded by sinks that number neither waits nor samples.
+type Discard struct{}
+
+// Wait implements [Sink].
+func (Discard) Wait(*trace.Event, trace.Ns, trace.Ns, weigh.State) uint32 { return 0 }
+
+// Work implements [Sink].
+func (Discard) Work(*trace.Event, trace.Site) uint32 { return 0 }
+
+// Unplaced implements [Sink].
+func (Discard) Unplaced(trace.ThreadID, trace.Ns, trace.Site, uint32, int64) error { return nil }
+
+// MaxNs is the longest recording, in ns: what an IEEE double counts exactly, 104 days. What is beyond is cut.
+const MaxNs = 1 << 53
+
+const farNs = trace.Ns(1) << 61 // times beyond are nonsense, and would overflow
+
+// Window is the time of a recording. open: the recording does not say when it ended.
+func Window(m *trace.Meta) (from, to trace.Ns, open bool) {
+	from, to = max(-farNs, min(m.StartNs, farNs)), max(-farNs, min(m.EndNs, farNs))
+	if to <= from {
+		return from, from + MaxNs, true
+	}
+	return from, min(to, from+MaxNs), false
+}
+
+// Builder makes the segments of all threads of a recording, whose events are added in stored order.
+type Builder struct {
+	Clipped uint64 // waits and calls that overlap what was seen of their thread before
+
+	meta     *trace.Meta
+	tab      *frames.Table
+	tails    *weigh.Tails
+	states   stateCache
+	sink     Sink
+	from, to trace.Ns
+	period   int64 // ns of CPU time between samples
+	starts   map[trace.ThreadID]*trace.Thread
+	few      []*line // by id, as far as those are small
+	many     map[trace.ThreadID]*line
+	err      error // of the sink
+}
+
+// Threads with ids below this are found in a slice: a recording's ids count up from 1.
+const fewThreads = 1 << 16
+
+// ended stands for the line of a thread that has ended.
+var ended line
+
+// New makes a Builder of src's threads. tab names src's frames.
+func New(src trace.Source, tab *frames.Table, sink Sink) *Builder {
+	meta := src.Meta()
+	b := &Builder{
+		meta: meta, tab: tab, tails: weigh.NewTails(src), states: newStateCache(meta, tab), sink: sink,
+		period: int64(time.Second) / int64(max(1, meta.Freq)), starts: map[trace.ThreadID]*trace.Thread{}, many: map[trace.ThreadID]*line{},
+	}
+	b.from, b.to, _ = Window(meta)
+	threads := src.Threads()
+	for i := range threads {
+		b.starts[threads[i].ID] = &threads[i]
+	}
+	return b
+}
+
+func (b *Builder) at(t trace.Ns) trace.Ns { return max(b.from, min(t, b.to)) }
+
+func (b *Builder) line(id trace.ThreadID) *line {
+	if int(id) < len(b.few) && b.few[id] != nil {
+		return b.few[id]
+	}
+	if id >= fewThreads {
+		if l := b.many[id]; l != nil {
+			return l
+		}
+	}
+	l := &line{id: id, until: b.from, seen: b.from}
+	if th := b.starts[id]; th != nil {
+		l.proc, l.routine = th.Proc, th.StartRoutine
+		if th.Start != 0 {
+			l.until = b.at(th.Start)
+		}
+	}
+	b.put(id, l)
+	return l
+}
+
+func (b *Builder) put(id trace.ThreadID, l *line) {
+	if id >= fewThreads {
+		b.many[id] = l
+		return
+	}
+	if n := int(id) + 1 - len(b.few); n > 0 {
+		b.few = append(b.few, make([]*line, n)...)
+	}
+	b.few[id] = l
+}
+
+// Add takes the recording's next event, and keeps no reference to it. Errors are the sink's.
+func (b *Builder) Add(e *trace.Event) error {
+	if e.Kind == trace.KindUsage || e.Kind == trace.KindHold {
+		return nil
+	}
+	l := b.line(e.Thread)
+	if l == &ended {
+		return nil
+	}
+	if e.Stack != 0 && !e.Kind.Beside() && b.tab.Valid(e.Stack) {
+		l.last = e.Stack
+	}
+	switch e.Kind {
+	case trace.KindCPU:
+		b.sample(l, e, trace.Site{Stack: b.valid(e.Stack), Hook: e.Hook})
+	case trace.KindThreadExit:
+		b.sample(l, e, trace.Site{Stack: b.tails.Stack(b.tab, e, l.routine, l.last)})
+		b.flush(l)
+		b.put(e.Thread, &ended)
+	case trace.KindWait, trace.KindCall:
+		b.interval(l, e)
+	case trace.KindOff:
+		could, _ := e.Runnable()
+		if could == 0 {
+			could = e.Time
+		}
+		l.offCPU(b.at(e.Start), b.at(could), b.at(e.Time))
+	case trace.KindLost:
+		b.flush(l)
+		l.until = max(l.until, b.at(e.Time))
+	}
+	return b.err
+}
+
+// Close gives the sink what is left of all threads.
+func (b *Builder) Close() error {
+	for _, l := range b.few {
+		if l != nil && l != &ended {
+			b.flush(l)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(b.many)) {
+		if l := b.many[id]; l != &ended {
+			b.flush(l)
+		}
+	}
+	b.few, b.many = nil, nil
+	return b.err
+}
+
+func (b *Builder) valid(id trace.StackID) trace.StackID {
+	if b.tab.Valid(id) {
+		return id
+	}
+	return 0
+}
+
+func (b *Builder) interval(l *line, e *trace.Event) {
+	start, end := b.at(min(e.Start, e.Time)), b.at(e.Time)
+	b.release(l, len(l.held), start)
+	l.pass(b, start)
+	if start < l.until {
+		b.Clipped++
+		start = l.until
+	}
+	if end <= start {
+		return
+	}
+	s := segment{Segment: Segment{From: start, To: end, State: b.states.of(e), Site: trace.Site{Stack: b.valid(e.Stack), Hook: e.Hook}}}
+	s.Wait = b.sink.Wait(e, start, end, s.State)
+	l.pend(b, s)
+	l.until = end
+}
+
+func (b *Builder) emit(l *line, s *segment) {
+	if s.free || s.To <= s.From || b.err != nil {
+		return
+	}
+	b.err = b.sink.Segment(l.id, &s.Segment)
+}
+
+func (b *Builder) unplaced(l *line, s *sample, cpu int64) {
+	if cpu > 0 && b.err == nil {
+		b.err = b.sink.Unplaced(l.id, s.at, s.site, s.work, cpu)
+	}
+}
