@@ -18,15 +18,28 @@ type sum struct {
 	module     trace.ModuleID
 	symbolised bool
 	self, cum  int64
+	row        int // one more than the number of the row that it was last met in
 }
 
 // byFunction sums one column of the weights by function, the largest self first. A function that recurses
-// counts once per stack.
+// counts once per stack. Parts that a compiler made of one function, which differ by their symbols alone, are one.
 func (f *facts) byFunction(v weigh.Value) []*sum {
-	var byID []*sum             // nil: nothing fell on it
-	var seen []int              // by ID: one more than the number of the row that it was last met in
-	byName := map[string]*sum{} // what is not a frame: start routines, "[no stack]"
+	type function struct {
+		name   string
+		module trace.ModuleID
+	}
+	var byID []*sum // as far as asked for
+	by := map[function]*sum{}
 	var sums []*sum
+	of := func(name string, module trace.ModuleID, symbolised bool) *sum {
+		s := by[function{name, module}]
+		if s == nil {
+			s = &sum{name: name, module: module, symbolised: symbolised}
+			by[function{name, module}] = s
+			sums = append(sums, s)
+		}
+		return s
+	}
 	var path []trace.StackID
 	for i := range f.weights.Rows {
 		r := &f.weights.Rows[i]
@@ -35,48 +48,35 @@ func (f *facts) byFunction(v weigh.Value) []*sum {
 			continue
 		}
 		var leaf *sum
+		add := func(s *sum) {
+			if s.row != i+1 {
+				s.row = i + 1
+				s.cum += w
+			}
+			leaf = s
+		}
 		path = f.frames.Path(path[:0], r.Stack)
 		for _, node := range path {
 			for _, at := range f.frames.Of(node) {
-				if int(at.ID) >= len(byID) {
-					n := f.frames.Len() - len(byID)
-					byID, seen = append(byID, make([]*sum, n)...), append(seen, make([]int, n)...)
+				if n := f.frames.Len() - len(byID); int(at.ID) >= len(byID) {
+					byID = append(byID, make([]*sum, n)...)
 				}
-				s := byID[at.ID]
-				if s == nil {
+				if byID[at.ID] == nil {
 					fr := f.frames.Frame(at.ID)
 					if fr.Mark {
 						continue
 					}
-					s = &sum{name: fr.Name, module: fr.Module, symbolised: fr.Symbolised}
-					byID[at.ID] = s
-					sums = append(sums, s)
+					byID[at.ID] = of(fr.Name, fr.Module, fr.Symbolised)
 				}
-				if seen[at.ID] != i+1 {
-					seen[at.ID] = i + 1
-					s.cum += w
-				}
-				leaf = s
+				add(byID[at.ID])
 			}
 		}
-		if leaf == nil {
+		if leaf == nil { // a start routine, or no stack
 			named := f.weights.Stack(f.src, nil, &r.Key)[0]
-			if leaf = byName[named.Name]; leaf == nil {
-				leaf = &sum{name: named.Name, module: r.Routine.Module, symbolised: named.Symbolised}
-				byName[named.Name] = leaf
-				sums = append(sums, leaf)
-			}
-			leaf.cum += w
+			add(of(named.Name, r.Routine.Module, named.Symbolised))
 		}
 		if name := f.hook(r.Hook); r.Hook != 0 && name != leaf.name { // the hooked function that the leaf called
-			h := byName[name]
-			if h == nil {
-				h = &sum{name: name, symbolised: true}
-				byName[name] = h
-				sums = append(sums, h)
-			}
-			h.cum += w
-			leaf = h
+			add(of(name, 0, true))
 		}
 		leaf.self += w
 	}
