@@ -20,12 +20,6 @@ type (
 // 0 is the empty stack.
 type StackID uint32
 
-// Site is a place in the program: a stack, and the hooked function that its leaf called; Hook 0: none.
-type Site struct {
-	Stack StackID
-	Hook  HookID
-}
-
 // Ns is a point in time: CLOCK_MONOTONIC nanoseconds of the machine that was recorded.
 type Ns int64
 
