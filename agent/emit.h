@@ -90,7 +90,7 @@ static HB_NOINLINE int hb_begin_again(struct hb_tls *t, uintptr_t sp) {
 /* Does somebody else run with this thread's storage? clone() gives its child another stack but, unless told to, its maker's
  * thread pointer: both would write the thread's memory at once, and one of them in the other's name. signal-safe; about 100 ns */
 static HB_NOINLINE int hb_foreign(const struct hb_tls *t) {
-  if ((uint32_t)hb_sys1(HB_SYS_gettid, 0) == t->slot->tid) return 0;
+  if ((uint32_t)hb_sys1(HB_SYS_gettid, 0) == t->tid) return 0;
   HB_COUNT(walks_refused);
   return 1;
 }
@@ -172,7 +172,7 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
                            uint32_t rec_flags) {
   if (!t->local || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return;
   if (t->busy_sp) {
-    t->deferred = ask | (rec_flags & 0xffu) << 8;
+    t->deferred = (ask & 0xffu) | (rec_flags & 0xffu) << 8;
     return;
   }
   if (ask == HB_ASK_PERIODIC && !(rec_flags & HB_RECF_CONSUMED)) {
@@ -215,7 +215,7 @@ HB_INLINE uint64_t hb_run_of_work(const struct hb_tls *t, uint64_t stamp) {
  * entered, and what called it is the best that is known. Nobody signals the thread meanwhile. Returns whether a
  * sample was taken. hook path; keeps errno */
 static HB_NOINLINE int hb_sample_point(struct hb_tls *t, uint32_t hook, int inside, const void *frame) {
-  if ((uint32_t)hb_sys1(HB_SYS_gettid, 0) != t->slot->tid) return 0; /* a vfork child, on its parent's memory */
+  if ((uint32_t)hb_sys1(HB_SYS_gettid, 0) != t->tid) return 0; /* a vfork child, on its parent's memory */
   uint32_t met = t->cpu_bound == HB_POINT_MET;
   uint64_t stamp = hb_stamp(), run = hb_signalled(t) ? hb_run_of_work(t, stamp) : 0;
   uint64_t cpu = hb_thread_cpu_ns(), weight = hb_points_pass(t, cpu, stamp);

@@ -32,12 +32,18 @@ static struct hb_local *hb_local_take(uint32_t slot, uint32_t *flags) {
   struct hb_slab *sl = hb_slab_of(slot);
   uint32_t users = hb_load_relaxed(&sl->users), bit = 1u << slot % HB_SLAB;
   *flags = HB_TLS_FRESH | HB_TLS_ALONE;
+  /* Two threads with one memory would crash. So it is not the slot that decides, which anybody in the session can make free. */
+  if (atomic_fetch_or_explicit(&sl->taken, bit, memory_order_acquire) & bit) return hb_pages(HB_ALONE_BYTES);
   do {
-    if (users & HB_SLAB_BUSY) return hb_pages(HB_ALONE_BYTES); /* never wait */
+    if (users & HB_SLAB_BUSY) { /* never wait */
+      atomic_fetch_and_explicit(&sl->taken, ~bit, memory_order_relaxed);
+      return hb_pages(HB_ALONE_BYTES);
+    }
   } while (!hb_cas_seq(&sl->users, &users, users + 1));
   struct hb_local *l = hb_slab_base(sl);
   if (!l) {
     hb_sub_relaxed(&sl->users, 1u);
+    atomic_fetch_and_explicit(&sl->taken, ~bit, memory_order_relaxed);
     return hb_pages(HB_ALONE_BYTES); /* a limit on address space */
   }
   *flags = HB_TLS_FRESH;
@@ -63,6 +69,7 @@ static void hb_local_give(uint32_t slot, struct hb_local *l, uint32_t flags) {
     return;
   }
   if (flags & HB_TLS_FRESH) atomic_fetch_and_explicit(&sl->used, ~bit, memory_order_relaxed);
+  atomic_fetch_and_explicit(&sl->taken, ~bit, memory_order_release);
   if (hb_sub_relaxed(&sl->users, 1u) != 1 || slot / HB_SLAB < HB_SLABS_KEPT || !hb_load_relaxed(&sl->used)) return;
   if (!hb_cas_seq(&sl->users, &none, HB_SLAB_BUSY)) return;
   if (!hb_is_err(hb_sys3(HB_SYS_madvise, base, HB_SLAB * sizeof *base, HB_MADV_DONTNEED))) hb_store_relaxed(&sl->used, 0u);
@@ -72,7 +79,10 @@ static void hb_local_give(uint32_t slot, struct hb_local *l, uint32_t flags) {
 /* In a fork child, which has one thread: nobody else is a user. init only */
 static void hb_local_forked(void) {
   for (uint32_t i = 0; i < (hb.threads_cap + HB_SLAB - 1) / HB_SLAB; i++)
-    if (hb_load_relaxed(&hb.slabs[i].users)) hb_store_relaxed(&hb.slabs[i].users, 0u);
+    if (hb_load_relaxed(&hb.slabs[i].users) | hb_load_relaxed(&hb.slabs[i].taken)) {
+      hb_store_relaxed(&hb.slabs[i].users, 0u);
+      hb_store_relaxed(&hb.slabs[i].taken, 0u);
+    }
 }
 
 #endif

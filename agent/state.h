@@ -58,8 +58,8 @@ struct hb_tls {
   uint32_t debt_shift;  /* releases are recorded from release_debt_ns << debt_shift on */
   uint32_t alloc_credit; /* allocation samples that may be taken before the period grows */
   uint32_t uid;
-  uint32_t epoch;       /* of the process that this state was made in: a fork child's is newer */
   uint32_t deferred;    /* HB_ASK_* that a signal could not sample because of busy_sp, and its HB_RECF_* << 8 */
+  uint32_t tid;         /* of the thread that joined: what its slot says is others' to write as well */
   uint32_t flags;       /* HB_TLS_* */
   uint32_t subbuf;      /* where the last record went */
   uint32_t holds;       /* 1 + sub-buffer whose lock this thread holds; 0 none */
@@ -122,6 +122,7 @@ struct hb_slab {
   _Atomic(struct hb_local *) base; /* NULL until one of them joins */
   _Atomic uint32_t users;          /* or HB_SLAB_BUSY: its pages are being given back */
   _Atomic uint32_t used;           /* a bit each: its pages may have been written */
+  _Atomic uint32_t taken;          /* a bit each: a thread of this process has it, whatever the slot says */
 };
 
 struct hb_wiped {
@@ -166,7 +167,7 @@ struct hb_process {
   struct hb_wiped *wiped;   /* never NULL once initialised: see hb_no_wiped */
   _Atomic uint64_t *alloc_table; /* addresses of sampled live allocations, wiped on fork; NULL: not tracked */
   uint32_t alloc_mask;
-  _Atomic uint32_t epoch;   /* processes so far in this address space's line: 1 at attach, +1 in each fork child */
+  uint32_t pid;             /* of the process that claimed the slot; private, as is each thread's tid */
   char *base;               /* segment */
   struct hb_proc *procs;
   struct hb_thread *threads;
@@ -197,6 +198,8 @@ struct hb_process {
   uint32_t is_glibc;
   _Atomic uint32_t slot_hint; /* where to begin to look for a free slot */
   _Atomic uint32_t claims;
+  _Atomic uint32_t unsent; /* signals that were announced and never came (syscallproxy/proxy.h) */
+  uint32_t gate_stuck;     /* 1: the sampler has not answered before an exec; it is not waited for again */
   struct hb_sigaction app_action; /* what the target believes to have installed for our signal */
   _Atomic uint32_t app_action_set;
   _Atomic uint32_t own_use; /* 1: the target has sent the signal to a thread that had lent it */

@@ -59,17 +59,23 @@ done:
 
 /* ---- slots ---- */
 
+/* Make a mark of the segment at least `to`. Whoever else writes there holds us up for a moment only. hook path */
+static void hb_raise(_Atomic uint32_t *mark, uint32_t to) {
+  uint32_t v = hb_load_relaxed(mark);
+  for (uint32_t tries = 0; v < to && tries < 100; tries++)
+    if (hb_cas_seq(mark, &v, to)) return;
+}
+
 /* Claim a free thread slot: a low one, so that the sampler's scan stays short, without going through all that are taken
  * each time: from the lowest that this process knows of, and now and then from the first. NULL: none. hook path */
 static struct hb_thread *hb_slot_claim(void) {
-  uint32_t high = hb_load_relaxed(&hb.header->threads_high), hint = hb_load_relaxed(&hb.slot_hint);
-  if (high > hb.threads_cap) high = hb.threads_cap;
+  uint32_t hint = hb_load_relaxed(&hb.slot_hint);
   if (hint >= hb.threads_cap || hb_add_relaxed(&hb.claims, 1u) % 64 == 63) hint = 0;
   for (uint32_t k = 0; k < hb.threads_cap; k++) {
     uint32_t i = hint + k < hb.threads_cap ? hint + k : hint + k - hb.threads_cap, free_ = 0;
     struct hb_thread *s = &hb.threads[i];
     if (hb_load_relaxed(&s->uid) != 0 || !hb_cas_seq(&s->uid, &free_, HB_UID_CLAIMING)) continue;
-    while (high <= i && !hb_cas_seq(&hb.header->threads_high, &high, i + 1)) {}
+    hb_raise(&hb.header->threads_high, i + 1);
     hb_store_relaxed(&hb.slot_hint, i + 1);
     return s;
   }
@@ -87,7 +93,7 @@ struct hb_birth { /* what the creator of a thread knew */
 /* Make the calling thread a recorded one. hook path */
 static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_birth *birth) {
   uintptr_t sp = (uintptr_t)__builtin_frame_address(0), tp = hb_thread_pointer();
-  uint32_t tid = (uint32_t)hb_sys1(HB_SYS_gettid, 0), is_main = tid == hb.slot->pid;
+  uint32_t tid = (uint32_t)hb_sys1(HB_SYS_gettid, 0), is_main = tid == hb.pid;
   struct hb_thread *s = hb_slot_claim();
   uint32_t memory = 0;
   struct hb_local *l = s ? hb_local_take((uint32_t)(s - hb.threads), &memory) : NULL;
@@ -169,6 +175,7 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   hb_store_relaxed(&s->state, birth ? (uint32_t)HB_BLOCKED : t->rest);
   uint32_t uid = hb_add_relaxed(&hb.header->next_thread_uid, 1u) + 1; /* as late as a process's */
   t->uid = uid;
+  t->tid = tid;
   hb_store_release(&s->uid, uid); /* the sampler and the collector look from here on */
   hb_compiler_barrier();
   t->slot = s; /* from here on a signal finds its slot */
@@ -192,7 +199,7 @@ static int hb_thread_ready(struct hb_tls *t) {
 static HB_NOINLINE void hb_thread_leave(struct hb_tls *t, int process_too) {
   struct hb_thread *s = t->slot;
   if (!s || !hb_load_relaxed(&hb.on) || !hb_load_relaxed(&hb.wiped->alive)) return;
-  if ((uint32_t)hb_sys1(HB_SYS_gettid, 0) != s->tid) return;
+  if ((uint32_t)hb_sys1(HB_SYS_gettid, 0) != t->tid) return;
   struct hb_block b;
   memset(&b, 0, sizeof b);
   uint32_t x = t->rest, slot = (uint32_t)(s - hb.threads);
@@ -240,12 +247,12 @@ static HB_NOINLINE void hb_thread_leave(struct hb_tls *t, int process_too) {
 static int hb_proc_claim(uint32_t parent_uid, uint32_t host_pid, uint32_t flags) {
   for (uint32_t i = 0; i < hb.procs_cap; i++) {
     struct hb_proc *p = &hb.procs[i];
-    uint32_t free_ = HB_PROC_FREE, high = hb_load_relaxed(&hb.header->procs_high);
+    uint32_t free_ = HB_PROC_FREE;
     if (hb_load_relaxed(&p->state) != HB_PROC_FREE ||
         !hb_cas_seq(&p->state, &free_, (uint32_t)HB_PROC_CLAIMING))
       continue;
-    while (high <= i && !hb_cas_seq(&hb.header->procs_high, &high, i + 1)) {}
-    p->pid = (uint32_t)hb_sys1(HB_SYS_getpid, 0);
+    hb_raise(&hb.header->procs_high, i + 1);
+    p->pid = hb.pid = (uint32_t)hb_sys1(HB_SYS_getpid, 0);
     p->ppid = (uint32_t)hb_sys1(HB_SYS_getppid, 0);
     p->parent_uid = parent_uid;
     p->host_pid = host_pid;

@@ -49,9 +49,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "e9a978791ef2a3c5654d2351720b233289a319ffaa68e2e21560240215209960",
+	sourcesSHA256: "ce1ab5dd812df2d8c975de84b684a029d2a501434c23dd87756f81b441850938",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "ffba02ce1b2e9c1abf9e5dfb6809111d120ac9e44644e42448a1a11ad22d6aa8",
+		"agent/hbagent_linux_amd64.so": "b3081f004df60ab5c2e9a29d7058d3645030299f0e08fbe65d0c3f73382ddefc",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

@@ -47,8 +47,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "550360689b543ee2caca442d10f1307dd1ea2b14cb225ad679d2b9267106c0e2",
+	sourcesSHA256: "ec0ae65897bfa318ef8e362c2541f2abc1d6365ddbc34964ba4723313a181855",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "98ab26bf4aeaa841ad1d89fd9ce939aa807cfd7969e9a70b6294d49d05426cf6",
+		"agent/hbagent_linux_arm64.so": "b1138dfde9ebf1bdf09b0ecb27f41adfc2af59729e697c8ee42703196f23cbdb",
 	},
 }

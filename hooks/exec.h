@@ -98,19 +98,22 @@ static int hb_exec_gate(struct hb_block *b) {
   struct hb_tls *t = hb_self();
   hb_lend_end(t); /* the mask is handed on */
   /* where this image's CPU time ends and the exec's begins (hb_emit_exec) */
-  if (hb_load_relaxed(&hb.on) && t->slot && hb_load_relaxed(&hb.wiped->alive) && (uint32_t)hb_sys1(HB_SYS_gettid, 0) == t->slot->tid)
+  if (hb_load_relaxed(&hb.on) && t->slot && hb_load_relaxed(&hb.wiped->alive) && (uint32_t)hb_sys1(HB_SYS_gettid, 0) == t->tid)
     hb_store_relaxed(&t->slot->cpu_ns, hb_thread_cpu_ns());
   if (hb.signal < 32 || !hb_load_relaxed(&hb.on) || !hb_load_relaxed(&hb.wiped->alive) ||
-      (uint32_t)hb_sys1(HB_SYS_getpid, 0) != hb.slot->pid)
+      (uint32_t)hb_sys1(HB_SYS_getpid, 0) != hb.pid)
     return 0;
   atomic_fetch_add_explicit(&hb.slot->gate, (uint32_t)HB_GATE_EXEC, memory_order_seq_cst);
   uint64_t from = hb_now_ns();
   for (uint32_t i = 1; hb_load_acquire(&hb.slot->gate) & HB_GATE_SENDING; i++) {
     if (i % 1024) continue;
-    if (hb_now_ns() - from > HB_GATE_LIMIT_NS) break;
+    if (hb.gate_stuck || hb_now_ns() - from > HB_GATE_LIMIT_NS) { /* once for each process, whoever holds it */
+      hb.gate_stuck = 1;
+      break;
+    }
     hb_sys1(HB_SYS_sched_yield, 0);
   }
-  if (!t->slot || (uint32_t)hb_sys1(HB_SYS_gettid, 0) != t->slot->tid) return 1;
+  if (!t->slot || (uint32_t)hb_sys1(HB_SYS_gettid, 0) != t->tid) return 1;
   hb_block_enter(t, t->slot, b, HB_FRAME);
   return 2;
 }

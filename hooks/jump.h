@@ -34,7 +34,7 @@ static HB_NOINLINE void hb_jumping(struct hb_tls *t, const void *env) {
   uintptr_t to = hb_jump_to(env);
   int known = to && hb_stack_end(t, to) && hb_stack_end(t, t->outer.sp);
   if (!known) hb_emit_unwound(t, t->slot);
-  else if (to > t->outer.sp && (uint32_t)hb_sys1(HB_SYS_gettid, 0) == t->slot->tid) hb_block_abandoned(t, t->slot);
+  else if (to > t->outer.sp && (uint32_t)hb_sys1(HB_SYS_gettid, 0) == t->tid) hb_block_abandoned(t, t->slot);
 }
 
 #define HB_JUMP(symbol)                                                            \

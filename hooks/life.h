@@ -181,7 +181,7 @@ HB_EXPORT int prctl(int op, long a, long b, long c, long d) {
 /* In a fork child. A system that took MADV_WIPEONFORK and did not do it (qemu-user before 8) has left what is its parent's: it is
  * wiped here, later than handlers of fork may have called us. init only */
 static HB_NOINLINE void hb_forked(void) {
-  if (hb_load_relaxed(&hb.on) && hb_load_relaxed(&hb.wiped->alive) && (uint32_t)hb_sys1(HB_SYS_getpid, 0) != hb.slot->pid) {
+  if (hb_load_relaxed(&hb.on) && hb_load_relaxed(&hb.wiped->alive) && (uint32_t)hb_sys1(HB_SYS_getpid, 0) != hb.pid) {
     hb_sys3(HB_SYS_madvise, hb.wiped, sizeof *hb.wiped, HB_MADV_DONTNEED);
     if (hb.alloc_table) hb_sys3(HB_SYS_madvise, hb.alloc_table, ((uint64_t)hb.alloc_mask + 1) * 8, HB_MADV_DONTNEED);
   }

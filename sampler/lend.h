@@ -61,7 +61,7 @@ static void hb_lend_at_birth(struct hb_tls *t, int creator_lent) {
 
 /* Is this the thread that lent it, and not a vfork child on its memory? */
 HB_INLINE int hb_lent(const struct hb_tls *t) {
-  return HB_UNLIKELY(t->flags & HB_TLS_LENT) && t->slot && (uint32_t)hb_sys1(HB_SYS_gettid, 0) == t->slot->tid;
+  return HB_UNLIKELY(t->flags & HB_TLS_LENT) && t->slot && (uint32_t)hb_sys1(HB_SYS_gettid, 0) == t->tid;
 }
 
 /* The kernel is told what the program believes. hook path */
@@ -89,7 +89,7 @@ static int hb_is_ours(const struct hb_siginfo *info) {
  * then, whoever it was. signal-safe */
 static long hb_send_again(const struct hb_tls *t, int sig, const struct hb_siginfo *info) {
   uint32_t pid = (uint32_t)hb_sys1(HB_SYS_getpid, 0);
-  if (info->code == HB_SI_TKILL) return hb_sys4(HB_SYS_rt_tgsigqueueinfo, pid, t->slot->tid, sig, info);
+  if (info->code == HB_SI_TKILL) return hb_sys4(HB_SYS_rt_tgsigqueueinfo, pid, t->tid, sig, info);
   long r = hb_sys3(HB_SYS_rt_sigqueueinfo, pid, sig, info);
   return hb_is_err(r) ? hb_sys2(HB_SYS_kill, pid, sig) : r;
 }
@@ -100,17 +100,18 @@ static int hb_lent_put_back(struct hb_tls *t, int sig, const struct hb_siginfo *
   uint64_t ours = hb_signal_bit();
   if (!(t->flags & HB_TLS_LENT) || !t->slot || hb.confined) return 0;
   hb_store_relaxed(&hb.own_use, 1u);
-  for (uint32_t tries = 0, x = HB_RUNNING; !hb_cas_seq(&t->slot->state, &x, (uint32_t)HB_MASKED) && x != HB_BLOCKED && x != HB_MASKED; x = HB_RUNNING) {
+  for (uint32_t tries = 0, limit = hb_consume_tries(), x = HB_RUNNING; !hb_cas_seq(&t->slot->state, &x, (uint32_t)HB_MASKED) && x != HB_BLOCKED && x != HB_MASKED; x = HB_RUNNING) {
     /* One of ours has been announced: it must not wait in the other's place. */
     union { struct hb_siginfo info; char room[128]; } other;
-    if (x != HB_SIGNALLED) return 0;
+    if (x != HB_SIGNALLED || tries > limit + HB_STATE_TRIES) return 0;
+    if (tries >= limit) wait.nsec = 0;
     if (hb_sys4(HB_SYS_rt_sigtimedwait, &ours, &other, &wait, 8) == sig) {
       if (hb_is_ours(&other.info)) hb_store_release(&t->slot->state, (uint32_t)HB_RUNNING);
       else hb_send_again(t, sig, &other.info);
     }
-    if (++tries == HB_CONSUME_TRIES) { /* announced, never sent */
+    if (++tries >= limit) { /* announced, never sent */
       hb_store_release(&t->slot->state, (uint32_t)HB_RUNNING);
-      HB_COUNT(signals_stray);
+      hb_never_sent();
     }
   }
   t->rest = HB_MASKED;

@@ -26,13 +26,16 @@
  * 7. If sending failed the sampler takes SIGNALLED back. If the sampler died between its CAS and the signal, the wait
  *    is capped and our signal stays masked during the call, in case it comes after all.
  * 8. A siglongjmp out of a call ends it where it is made, if it can be told where it goes (hooks/jump.h). Otherwise, and
- *    after setcontext, a deeper call looks nested until a shallower one is made: the thread goes unsampled until then. */
+ *    after setcontext, a deeper call looks nested until a shallower one is made: the thread goes unsampled until then.
+ * 9. The state word lies where other processes write. What it says may be anything at any time: every loop over it ends,
+ *    and how often an announcement is believed is limited. */
 #ifndef HB_PROXY_H
 #define HB_PROXY_H
 
 #include "agent/state.h"
 
 #define HB_CONSUME_TRIES 40 /* of 5 ms each: how long a signal that was announced is waited for */
+#define HB_STATE_TRIES 64 /* changes of the state word that one entry follows: sampler and thread make three between them */
 
 /* A proxied call under way; lives in the wrapper's frame. */
 struct hb_block {
@@ -55,11 +58,23 @@ static void hb_waiting_end(struct hb_tls *t) {
   if (at) hb_sub_relaxed(&hb.wiped->waiters[at - 1], 1u);
 }
 
+/* An announced signal that never comes costs its thread time. A sampler that dies causes one; whoever writes to the segment
+ * could cause one a call. So each such wait of a process is half as long as the one before: 0.4 s in all. signal-safe */
+HB_INLINE uint32_t hb_consume_tries(void) {
+  uint32_t unsent = hb_load_relaxed(&hb.unsent);
+  return unsent < 6 ? HB_CONSUME_TRIES >> unsent : 0;
+}
+
+static void hb_never_sent(void) {
+  if (hb_load_relaxed(&hb.unsent) < 6) hb_add_relaxed(&hb.unsent, 1u);
+  HB_COUNT(signals_stray);
+}
+
 /* The entry that did not find RUNNING. `to` is HB_BLOCKED or HB_EXITED. hook path */
 static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, struct hb_outer at, uint32_t to,
                                       struct hb_block *b, const void *frame) {
   uint64_t all = ~0ull, old = 0, ours = hb_signal_bit();
-  uint32_t tries = 0, x = hb_load_acquire(&s->state);
+  uint32_t tries = 0, limit = hb_consume_tries(), x = hb_load_acquire(&s->state);
   b->passive = 0;
   if (x == HB_MASKED && hb_cas_seq(&s->state, &x, to)) { /* no signal can be in flight: nothing else to wait for */
     t->outer = at;
@@ -67,9 +82,15 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, str
   }
   uint64_t from = hb_stamp();
   hb_sys4(HB_SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, &all, &old, 8);
-  for (;;) {
+  for (uint32_t turns = 0;; turns++) {
     x = t->rest;
     if (hb_cas_seq(&s->state, &x, to)) break;
+    if (turns > limit + HB_STATE_TRIES) { /* somebody else writes here: go on without the handshake, and without the signal */
+      b->passive = 1;
+      b->unmask = (old & ours) == 0;
+      hb_never_sent();
+      break;
+    }
     if (x == HB_BLOCKED) {
       if (at.sp < t->outer.sp) {
         b->passive = 1;
@@ -84,21 +105,25 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, str
       hb_store_release(&s->state, t->rest);
       continue;
     }
-    if (x == HB_EXITED || (uint32_t)hb_sys1(HB_SYS_gettid, 0) != s->tid) {
+    if (x == HB_EXITED || (uint32_t)hb_sys1(HB_SYS_gettid, 0) != t->tid) {
       b->passive = 1;
       break;
     }
-    struct hb_timespec wait = {0, 5000000};
+    if (x != HB_SIGNALLED) { /* no state at all: put right */
+      hb_store_release(&s->state, t->rest);
+      continue;
+    }
+    struct hb_timespec wait = {0, tries < limit ? 5000000 : 0};
     char info[128];
     long got = hb_sys4(HB_SYS_rt_sigtimedwait, &ours, info, &wait, 8);
     if (got == (long)hb.signal && hb_load_acquire(&s->state) == HB_SIGNALLED) {
       hb_take_sample(t, hb_load_relaxed(&s->ask), 0, NULL, frame, HB_RECF_CONSUMED);
       hb_store_release(&s->state, (uint32_t)HB_RUNNING);
-    } else if (++tries >= HB_CONSUME_TRIES) { /* announced, never sent: whoever announced it is gone or starved */
+    } else if (++tries >= limit) { /* announced, never sent: whoever announced it is gone or starved */
       x = HB_SIGNALLED;
       if (hb_cas_seq(&s->state, &x, to)) {
         b->unmask = (old & ours) == 0;
-        HB_COUNT(signals_stray);
+        hb_never_sent();
         break;
       }
     }

@@ -62,8 +62,8 @@ static uint32_t state(void) { return hb_load_acquire(&slot.state); }
 
 static void fresh(uint32_t rest) {
   struct hb_tls *t = hb_self();
-  *t = (struct hb_tls){.slot = &slot, .rest = rest};
-  slot.tid = (uint32_t)syscall(SYS_gettid);
+  *t = (struct hb_tls){.slot = &slot, .rest = rest, .tid = (uint32_t)syscall(SYS_gettid)};
+  hb_store_relaxed(&hb.unsent, 0u);
   hb_store_release(&slot.state, rest);
   handled = others = consumed = 0;
 }
@@ -143,7 +143,7 @@ static void nested_and_stale(void) {
 static void anothers(void) {
   struct hb_block b;
   fresh(HB_RUNNING);
-  slot.tid++;
+  hb_self()->tid++;
   hb_store_release(&slot.state, (uint32_t)HB_SIGNALLED);
   enter(&b, 1);
   CHECK(b.passive && state() == HB_SIGNALLED && consumed == 0 && !blocked(SIGURG));
@@ -222,6 +222,49 @@ static void masked(void) {
   CHECK(state() == HB_MASKED);
 }
 
+/* Rule 9: what is no state is put right; announcements that never come true are believed for 0.4 s in all. */
+static void nonsense(void) {
+  struct hb_block b;
+  fresh(HB_RUNNING);
+  hb_store_release(&slot.state, 77u);
+  enter(&b, 1);
+  CHECK(state() == HB_BLOCKED && !b.passive);
+  leave(&b);
+  CHECK(state() == HB_RUNNING);
+  uint32_t tries = 0;
+  for (int i = 0; i < 100; i++) {
+    tries += hb_consume_tries();
+    hb_store_release(&slot.state, (uint32_t)HB_SIGNALLED);
+    enter(&b, 1);
+    CHECK(state() == HB_BLOCKED && b.unmask);
+    leave(&b);
+  }
+  CHECK(tries < 2 * HB_CONSUME_TRIES && hb_consume_tries() == 0);
+}
+
+/* Somebody writes states all the time. No entry hangs, and no mask stays changed. */
+static _Atomic int scribbling;
+static void *scribbles(void *arg) {
+  for (uint32_t x = 1; hb_load_relaxed(&scribbling); x = x * 1664525u + 1013904223u)
+    hb_store_release(&slot.state, x >> 24 < 240 ? x >> 16 & 7 : x);
+  return arg;
+}
+static void scribbled(void) {
+  pthread_t th;
+  fresh(HB_RUNNING);
+  hb_store_relaxed(&scribbling, 1);
+  CHECK(pthread_create(&th, NULL, scribbles, NULL) == 0);
+  for (int i = 0; i < 20000; i++) {
+    struct hb_block b;
+    enter(&b, 1);
+    leave(&b);
+    CHECK(hb_self()->outer.sp == 0 && hb_self()->proxy_depth == 0);
+  }
+  hb_store_relaxed(&scribbling, 0);
+  CHECK(pthread_join(th, NULL) == 0);
+  CHECK(!blocked(SIGURG) && !blocked(SIGALRM));
+}
+
 int main(void) {
   hb.slot = &process;
   hb.wiped = &wiped;
@@ -238,6 +281,8 @@ int main(void) {
   never_sent();
   in_time(taken_back);
   masked();
+  nonsense();
+  scribbled();
   puts("all rules hold");
   return 0;
 }

@@ -167,7 +167,7 @@ static void *caller(void *arg) {
   memset(t, 0, sizeof *t);
   t->slot = s;
   t->rest = HB_RUNNING;
-  s->tid = (uint32_t)syscall(SYS_gettid);
+  t->tid = s->tid = (uint32_t)syscall(SYS_gettid);
   hb_store_release(&s->uid, (uint32_t)(intptr_t)arg + 1);
   hb_store_release(&s->state, (uint32_t)HB_RUNNING);
   /* until the sampler has had its chance, too: on a loaded machine it may start late */
