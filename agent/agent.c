@@ -30,7 +30,8 @@ __attribute__((constructor(101))) static void hb_constructor(void) {
   struct hb_timespec ts = {0, 0};
   hb_vdso_base = a.vdso;
   int (*clock)(int, struct hb_timespec *) = (int (*)(int, struct hb_timespec *))hb_vdso_find(a.vdso, HB_VDSO_CLOCK);
-  if (clock && clock(HB_CLOCK_MONOTONIC, &ts) == 0 && ts.sec > 0) hb_vdso_clock = clock;
+  hb_counter_check();
+  if (clock && !hb_counter_off && clock(HB_CLOCK_MONOTONIC, &ts) == 0 && ts.sec > 0) hb_vdso_clock = clock;
   hb_main_stack(a.random);
   hb_attach(session);
 }

@@ -24,8 +24,9 @@ enum {
   HB_SYS_prlimit64 = 302, HB_SYS_seccomp = 317, HB_SYS_execveat = 322, HB_SYS_io_uring_enter = 426,
 };
 
-/* A system call without libc: errno is not touched; failure is -errno in the result. signal-safe */
-static inline long hb_sys6(long n, long a, long b, long c, long d, long e, long f) {
+/* A system call without libc, whether or not the target has confined itself: errno is not touched; failure is -errno in the
+ * result. signal-safe */
+static inline long hb_raw6(long n, long a, long b, long c, long d, long e, long f) {
   long r;
   register long r10 __asm__("r10") = d;
   register long r8 __asm__("r8") = e;
@@ -66,6 +67,7 @@ static inline uintptr_t hb_strip(uintptr_t ra) { return ra; } /* nothing signs r
 /* pthread_self() of glibc and musl. signal-safe */
 #define hb_pthread_self() ((uint64_t)hb_thread_pointer())
 
+static inline long hb_sys6(long n, long a, long b, long c, long d, long e, long f); /* agent/os.h */
 static inline long hb_open(const char *path, long flags) { return hb_sys6(HB_SYS_open, (long)path, flags, 0, 0, 0, 0); }
 static inline long hb_readlink(const char *path, void *to, unsigned long n) {
   return hb_sys6(HB_SYS_readlink, (long)path, (long)to, (long)n, 0, 0, 0);

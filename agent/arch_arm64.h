@@ -23,8 +23,9 @@ enum {
   HB_SYS_prlimit64 = 261, HB_SYS_seccomp = 277, HB_SYS_execveat = 281, HB_SYS_io_uring_enter = 426,
 };
 
-/* A system call without libc: errno is not touched; failure is -errno in the result. signal-safe */
-static inline long hb_sys6(long n, long a, long b, long c, long d, long e, long f) {
+/* A system call without libc, whether or not the target has confined itself: errno is not touched; failure is -errno in the
+ * result. signal-safe */
+static inline long hb_raw6(long n, long a, long b, long c, long d, long e, long f) {
   register long x8 __asm__("x8") = n;
   register long x0 __asm__("x0") = a;
   register long x1 __asm__("x1") = b;
@@ -37,6 +38,7 @@ static inline long hb_sys6(long n, long a, long b, long c, long d, long e, long 
 }
 
 /* The calls by a path that this architecture has; -100 is AT_FDCWD. */
+static inline long hb_sys6(long n, long a, long b, long c, long d, long e, long f); /* agent/os.h */
 static inline long hb_open(const char *path, long flags) { return hb_sys6(HB_SYS_openat, -100, (long)path, flags, 0, 0, 0); }
 static inline long hb_readlink(const char *path, void *to, unsigned long n) {
   return hb_sys6(HB_SYS_readlinkat, -100, (long)path, (long)to, (long)n, 0, 0);

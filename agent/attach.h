@@ -154,7 +154,7 @@ static uint32_t hb_map(const struct hb_hello *hello, int fd) {
   hb.alloc_period = g.alloc_period;
   hb.lock_threshold_ns = g.lock_threshold_ns < UINT32_MAX ? g.lock_threshold_ns : UINT32_MAX;
   hb.release_debt_ns = g.release_debt_ns ? g.release_debt_ns : 1;
-  hb_cycles_mult = HB_HAVE_CYCLES ? g.cycles_mult : 0;
+  hb_cycles_mult = HB_HAVE_CYCLES && !hb_counter_off ? g.cycles_mult : 0;
   hb.stamps_mult = hb_cycles_mult ? (uint64_t)(4294967296.0 / (double)hb_cycles_mult * 1048576.0) : 1u << 20;
   hb.cpu_period_ns = g.features & HB_FEATURE_CPU ? g.cpu_period_ns : 0;
   uint64_t call = g.features & HB_FEATURE_CALL ? g.call_threshold_ns : UINT64_MAX / 4;

@@ -99,6 +99,7 @@ static HB_NOINLINE int hb_foreign(const struct hb_tls *t) {
  * asked whose. signal-safe */
 static int hb_begin(struct hb_tls *t) {
   uintptr_t sp = (uintptr_t)__builtin_frame_address(0);
+  if (HB_UNLIKELY(hb_load_relaxed(&hb_calls_shut))) return 0; /* clocks may not have been read any more */
   if (HB_UNLIKELY(!hb_stack_end(t, sp)) && hb_foreign(t)) return 0;
   if (HB_UNLIKELY(t->busy_sp) && !hb_begin_again(t, sp)) return 0;
   t->busy_sp = sp; /* one word says both that and where: a handler comes before it or after it */
@@ -161,7 +162,7 @@ static void hb_emit_sample(struct hb_tls *t, uint32_t kind, uint32_t hook, uint6
 
 static void hb_emit_cpu(struct hb_tls *t, uint32_t hook, uint64_t run, const void *uc, const void *frame, uint32_t rec_flags,
                         uint64_t cpu_ns, uint64_t weight_ns) {
-  hb_store_relaxed(&t->slot->cpu_ns, cpu_ns);
+  if (HB_LIKELY(cpu_ns)) hb_store_relaxed(&t->slot->cpu_ns, cpu_ns);
   hb_add_relaxed(&t->slot->samples, (uint64_t)1);
   hb_emit_any(t, HB_SAMPLE_PERIODIC, hook, run, uc, frame, rec_flags, cpu_ns, weight_ns);
 }

@@ -38,6 +38,30 @@
   atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_seq_cst, memory_order_relaxed)
 #define hb_compiler_barrier() __asm__ volatile("" ::: "memory")
 
+#define HB_EPERM 1
+
+/* ---- system calls ---- */
+
+/* Once the target is about to confine its system calls none of ours begins any more, and those that have begun are waited
+ * for (hooks/confine.h): each is counted while it lasts. */
+static _Atomic uint32_t hb_calls_shut, hb_calls_made;
+
+/* May one or more be made? Then until hb_calls_end. signal-safe */
+HB_INLINE int hb_calls_begin(void) {
+  atomic_fetch_add_explicit(&hb_calls_made, 1u, memory_order_seq_cst);
+  if (HB_LIKELY(!atomic_load_explicit(&hb_calls_shut, memory_order_seq_cst))) return 1;
+  atomic_fetch_sub_explicit(&hb_calls_made, 1u, memory_order_release);
+  return 0;
+}
+HB_INLINE void hb_calls_end(void) { atomic_fetch_sub_explicit(&hb_calls_made, 1u, memory_order_release); }
+
+/* A system call of ours; -EPERM once none may be made. signal-safe */
+static inline long hb_sys6(long n, long a, long b, long c, long d, long e, long f) {
+  if (HB_UNLIKELY(!hb_calls_begin())) return -HB_EPERM;
+  long r = hb_raw6(n, a, b, c, d, e, f);
+  hb_calls_end();
+  return r;
+}
 #define hb_sys1(n, a) hb_sys6((n), (long)(a), 0, 0, 0, 0, 0)
 #define hb_sys2(n, a, b) hb_sys6((n), (long)(a), (long)(b), 0, 0, 0, 0)
 #define hb_sys3(n, a, b, c) hb_sys6((n), (long)(a), (long)(b), (long)(c), 0, 0, 0)
@@ -118,6 +142,7 @@ struct hb_timespec {
 /* ---- clocks ---- */
 static int (*hb_vdso_clock)(int, struct hb_timespec *); /* set once at attach; NULL: system call */
 static uint64_t hb_cycles_mult; /* 0: hb_stamp() is nanoseconds */
+static uint32_t hb_counter_off; /* 1: whoever reads the cycle counter is killed */
 
 /* CLOCK_MONOTONIC in ns. signal-safe */
 static uint64_t hb_now_ns(void) {

@@ -22,7 +22,11 @@
 #define HB_SIGURG 23
 #define HB_F_GET_SEALS 1034
 #define HB_SEALS 7u /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW */
-#define HB_HELLO_TIMEOUT_S 5 /* a collector that answers no sooner is none */
+/* A collector that answers no sooner is none. One that is stopped answers nobody: whether it is, is looked at after the first
+ * wait, and after each longer one that follows. */
+#define HB_HELLO_TIMEOUT_MS 5000
+#define HB_HELLO_FIRST_MS 20
+#define HB_HELLO_NEXT_MS 200
 
 struct hb_session {
   const char *name;
@@ -79,15 +83,34 @@ static int hb_userns_is(uint64_t inode) {
   return !hb_part_number(&p, &n, ']') || n == inode;
 }
 
-/* Does the other side run as the recorder's user? In a user namespace of our own that has another number, or none. init only */
-static int hb_peer_is(long s, const struct hb_session *session) {
+/* Does the other side run as the recorder's user? In a user namespace of our own that has another number, or none. *pid:
+ * its process, 0 in another pid namespace. init only */
+static int hb_peer_is(long s, const struct hb_session *session, uint32_t *pid) {
   struct {
     int32_t pid;
     uint32_t uid, gid;
   } cred = {0, 0, 0};
   uint32_t n = sizeof cred;
   if (hb_is_err(hb_sys6(HB_SYS_getsockopt, s, HB_SOL_SOCKET, HB_SO_PEERCRED, (long)&cred, (long)&n, 0)) || n != sizeof cred) return 0;
+  *pid = cred.pid > 0 ? (uint32_t)cred.pid : 0;
   return cred.uid == session->uid || !hb_userns_is(session->userns);
+}
+
+/* Is that process stopped? Not, where it cannot be told. init only */
+static int hb_stopped(uint32_t pid) {
+  static const char file[] = "/stat";
+  char path[] = "/proc/0123456789/stat", digits[10], text[64];
+  uint32_t n = 0, at = 6;
+  for (; pid; pid /= 10) digits[n++] = (char)('0' + pid % 10);
+  if (!n) return 0;
+  while (n) path[at++] = digits[--n];
+  memcpy(path + at, file, sizeof file);
+  long fd = hb_open(path, 02000000 /* O_CLOEXEC */);
+  if (hb_is_err(fd)) return 0;
+  long got = hb_sys3(HB_SYS_read, fd, text, sizeof text);
+  hb_sys1(HB_SYS_close, fd);
+  while (got > 2 && text[got - 1] != ')') got--; /* the command's name, 15 bytes, ends with the last one */
+  return got > 2 && got + 1 < (long)sizeof text && (text[got + 1] == 'T' || text[got + 1] == 't');
 }
 
 struct hb_iovec {
@@ -122,15 +145,21 @@ static int hb_ask_on(long s, const struct hb_session *session, struct hb_hello *
   memset(&control, 0, sizeof control);
   addr.family = HB_AF_UNIX;
   for (size_t i = 0; i < session->name_bytes; i++) addr.path[1 + i] = session->name[i];
-  struct hb_timespec limit = {HB_HELLO_TIMEOUT_S, 0};
-  hb_sys6(HB_SYS_setsockopt, s, HB_SOL_SOCKET, HB_SO_RCVTIMEO, (long)&limit, sizeof limit, 0);
-  if (hb_is_err(hb_sys3(HB_SYS_connect, s, &addr, 3 + session->name_bytes)) || !hb_peer_is(s, session)) return 0;
+  uint32_t pid = 0;
+  if (hb_is_err(hb_sys3(HB_SYS_connect, s, &addr, 3 + session->name_bytes)) || !hb_peer_is(s, session, &pid)) return 0;
   struct hb_ask ask = {.magic = HB_MAGIC};
   memcpy(ask.secret, session->ask, sizeof ask.secret);
   if (hb_is_err(hb_sys6(HB_SYS_sendto, s, (long)&ask, sizeof ask, HB_MSG_NOSIGNAL, 0, 0))) return 0;
   struct hb_iovec iov = {hello, sizeof *hello};
   struct hb_msghdr m = {NULL, 0, 0, &iov, 1, &control, sizeof control, 0};
-  long got = hb_sys3(HB_SYS_recvmsg, s, &m, HB_MSG_CMSG_CLOEXEC);
+  long got = -HB_EAGAIN;
+  for (int64_t waited = 0, next = HB_HELLO_FIRST_MS; got == -HB_EAGAIN && waited < HB_HELLO_TIMEOUT_MS; next = HB_HELLO_NEXT_MS) {
+    struct hb_timespec limit = {0, next * 1000}; /* a timeval */
+    if (hb_is_err(hb_sys6(HB_SYS_setsockopt, s, HB_SOL_SOCKET, HB_SO_RCVTIMEO, (long)&limit, sizeof limit, 0))) return 0;
+    got = hb_sys3(HB_SYS_recvmsg, s, &m, HB_MSG_CMSG_CLOEXEC);
+    waited += next;
+    if (got == -HB_EAGAIN && hb_stopped(pid)) return 0;
+  }
   if (hb_is_err(got)) return 0;
   /* Two descriptors are the most that there is room for: what is here is all that came with it. */
   if (m.controllen >= sizeof control.c.len + 12 && control.c.level == HB_SOL_SOCKET && control.c.type == 1 /* SCM_RIGHTS */) {

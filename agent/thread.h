@@ -130,7 +130,7 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   t->proxy_depth = 0;
   t->outer.sp = 0;
   t->subbuf = tid % hb.ring_count;
-  t->random = (uint64_t)tid * 0x9e3779b97f4a7c15ull ^ hb_cycles() ^ 1;
+  t->random = (uint64_t)tid * 0x9e3779b97f4a7c15ull ^ hb_stamp() << 1 ^ 1;
   t->alloc_objects = t->free_objects = 0;
   t->alloc_period = hb.alloc_period;
   t->alloc_tick = 0;
@@ -308,6 +308,7 @@ static HB_NOINLINE void hb_after_fork(struct hb_tls *t) {
   uint32_t parent = hb.uid, dead = 0, flags = hb_load_relaxed(&hb.slot->flags) & ~(uint32_t)HB_PROCF_SYNC_ONLY;
   if (!hb_cas_seq(&hb.wiped->alive, &dead, 1u)) return;
   t->slot = NULL;
+  atomic_store_explicit(&hb_calls_made, 0u, memory_order_relaxed); /* other threads' are their parent's */
   hb_lent_forked(t);
   t->flags = 0;
   t->busy_sp = 0;

@@ -22,6 +22,7 @@ var madeAMD64 = made{
 		"hooks/c11.h",
 		"hooks/call.h",
 		"hooks/cond.h",
+		"hooks/confine.h",
 		"hooks/exec.h",
 		"hooks/handoff.h",
 		"hooks/hold.h",
@@ -49,9 +50,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "ce1ab5dd812df2d8c975de84b684a029d2a501434c23dd87756f81b441850938",
+	sourcesSHA256: "6aced250fe24257aae106763f15c778aadee9db0ac7d3d4837ee2bff7e3d9363",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "b3081f004df60ab5c2e9a29d7058d3645030299f0e08fbe65d0c3f73382ddefc",
+		"agent/hbagent_linux_amd64.so": "3a56279f1274f7b4469c7dd0314ead7d37ce0ccd927ad3c6799f45de3b8d2e79",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

@@ -20,6 +20,7 @@ var madeARM64 = made{
 		"hooks/c11.h",
 		"hooks/call.h",
 		"hooks/cond.h",
+		"hooks/confine.h",
 		"hooks/exec.h",
 		"hooks/handoff.h",
 		"hooks/hold.h",
@@ -47,8 +48,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "ec0ae65897bfa318ef8e362c2541f2abc1d6365ddbc34964ba4723313a181855",
+	sourcesSHA256: "a66be7eb2f58e0ad9d9766106624f2527f7fde147a75b2dda18b9eb10628a714",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "b1138dfde9ebf1bdf09b0ecb27f41adfc2af59729e697c8ee42703196f23cbdb",
+		"agent/hbagent_linux_arm64.so": "6ef009336fba9a9586f241ac380c3c76c58665817c444f5bb89e1a160d35a2fe",
 	},
 }

@@ -357,7 +357,7 @@ HB_EXPORT HB_NOINLINE int io_getevents(unsigned long ctx, long min, long n, hb_d
   struct hb_call c;
   hb_call_enter(&c, HB_HOOK_io_getevents, 0, 1, HB_FRAME);
   int r = real ? real(ctx, min, n, ev, ts)
-               : (int)hb_sys6(HB_SYS_io_getevents, (long)ctx, min, n, (long)ev, (long)ts, 0);
+               : (int)hb_raw6(HB_SYS_io_getevents, (long)ctx, min, n, (long)ev, (long)ts, 0);
   hb_call_leave(&c, HB_HOOK_io_getevents, 0, r < 0 ? -r : 0, HB_ERROR, HB_FRAME);
   return r;
 }

@@ -4,7 +4,7 @@
 #define HB_COND_H
 
 #include "hooks/call.h"
-#include "hooks/exec.h"
+#include "hooks/confine.h"
 #include "hooks/lock.h"
 
 /* Waiting on a condition lets go of its mutex first: leave that baton too, and forget where it was taken; it is taken
@@ -71,9 +71,9 @@ static HB_NOINLINE int hb_wake_long(hb_lock_fn real, uint32_t hook, void *object
   struct hb_call call = {0};
   uint32_t waiting = shared ? shared : hb_waiters((uint64_t)object);
   if (hook != HB_HOOK_sem_post) hb_call_enter(&call, hook, (uint64_t)object, 0, HB_FRAME);
-  uint64_t now = 0, debt = hb_release_begin(t, (uint64_t)object, UINT64_MAX, &now), stamp = hb_stamp();
+  uint64_t now = 0, debt = hb_release_begin(t, (uint64_t)object, UINT64_MAX, &now), stamp = now ? hb_stamp() : 0;
   int r = real(object);
-  uint64_t lasted = hb_stamp_ns(stamp, hb_stamp());
+  uint64_t lasted = now ? hb_stamp_ns(stamp, hb_stamp()) : 0;
   if (now && shared && debt == 0 && t->wait_threshold_ns <= hb.lock_threshold_ns) { /* of what others waited nothing is known */
     debt = 1;
     hb_wait_adapt(t);
@@ -198,7 +198,8 @@ static HB_NOINLINE long hb_futex_wait(long n, long a, long b, long c, long d, lo
 
 static HB_NOINLINE long hb_futex_wake(long n, long a, long b, long c, long d, long e, long f) {
   struct hb_tls *t = hb_self();
-  uint64_t now = 0, debt = hb_waiters((uint64_t)a) ? hb_release_begin(t, (uint64_t)a, UINT64_MAX, &now) : 0, stamp = hb_stamp();
+  uint64_t now = 0, debt = hb_waiters((uint64_t)a) ? hb_release_begin(t, (uint64_t)a, UINT64_MAX, &now) : 0;
+  uint64_t stamp = now ? hb_stamp() : 0;
   long r = ((hb_syscall_fn)hb_real.syscall)(n, a, b, c, d, e, f);
   if (r > 0 && now && hb.features & HB_FEATURE_LOCK)
     hb_emit_release(t, HB_HOOK_futex_wake, 0u, (uint64_t)a, now, debt, (uint32_t)r, NULL, hb_stamp_ns(stamp, hb_stamp()), HB_FRAME);
@@ -211,23 +212,6 @@ static HB_NOINLINE long hb_futex_wake(long n, long a, long b, long c, long d, lo
 #define HB_FUTEX_WAKES                                                                                    \
   (1u << HB_FUTEX_WAKE | 1u << HB_FUTEX_WAKE_BITSET | 1u << HB_FUTEX_REQUEUE | 1u << HB_FUTEX_CMP_REQUEUE | \
    1u << HB_FUTEX_WAKE_OP | 1u << HB_FUTEX_UNLOCK_PI)
-
-/* The target is about to confine its system calls, and a filter that kills must not meet one of ours. From here on the
- * process is neither recorded nor signalled; a signal in flight finds a handler that makes no call. hook path */
-static HB_NOINLINE void hb_confined(void) {
-  struct hb_tls *t = hb_self();
-  struct hb_block b;
-  hb.confined = 1;
-  hb_environ_cut();
-  if (!hb_thread_ready(t)) return;
-  hb_store_relaxed(&hb.slot->disabled, (uint32_t)HB_OFF_SECCOMP);
-  atomic_fetch_or_explicit(&hb.slot->flags, HB_PROCF_SYNC_ONLY, memory_order_relaxed);
-  hb_block_enter(t, t->slot, &b, HB_FRAME); /* takes what is in flight for this thread */
-  hb_store_relaxed(&hb.on, 0u);
-  hb_block_leave(t, t->slot, &b);
-  t->flags |= HB_TLS_DEAD; /* strict mode takes the cycle counter away from this thread, too: no more stamps */
-  t->slot = NULL;
-}
 
 /* ---- other calls that can sleep, made by number ---- */
 
@@ -254,6 +238,7 @@ static HB_NOINLINE long hb_syscall_sleeps(long n, long a, long b, long c, long d
 HB_EXPORT long syscall(long n, long a, long b, long c, long d, long e, long f) {
   if (HB_UNLIKELY(!HB_REAL(hb_syscall_fn, syscall))) return hb_fail(HB_ENOSYS);
   if (HB_UNLIKELY(n == HB_SYS_seccomp) && a <= 1 /* SECCOMP_SET_MODE_STRICT, SECCOMP_SET_MODE_FILTER */) hb_confined();
+  if (HB_UNLIKELY(n == HB_SYS_prctl)) hb_before_prctl(a, b);
   if (n == HB_SYS_futex) {
     uint32_t op = 1u << (b & 31); /* commands end at 13; the flags above them are 128 and 256 */
     if (op & HB_FUTEX_SLEEPS) return hb_futex_wait(n, a, b, c, d, e, f);

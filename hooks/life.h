@@ -170,7 +170,7 @@ HB_EXPORT int prctl(int op, long a, long b, long c, long d) {
   typedef int (*fn)(int, long, long, long, long);
   fn real = HB_REAL(fn, prctl);
   if (!real) return (int)hb_fail(HB_ENOSYS);
-  if (op == 22 /* PR_SET_SECCOMP */) hb_confined();
+  hb_before_prctl(op, a);
   int r = real(op, a, b, c, d);
   if (op == 15 /* PR_SET_NAME */ && r == 0 && hb_thread_ready(hb_self())) hb_renamed(hb_self(), 0, (const char *)a);
   return r;
@@ -207,7 +207,7 @@ HB_FORK(_Fork)
     struct hb_tls *t = hb_self();                                 \
     if (t->slot) hb_thread_leave(t, 1);                           \
     if (real) real(status);                                       \
-    for (;;) hb_sys1(HB_SYS_exit_group, status);                  \
+    for (;;) hb_raw6(HB_SYS_exit_group, status, 0, 0, 0, 0, 0);                 \
   }
 HB_EXIT(_exit)
 HB_EXIT(_Exit)

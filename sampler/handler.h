@@ -49,6 +49,10 @@ static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
     HB_COUNT(signals_stray);
     return;
   }
+  if (HB_UNLIKELY(hb_load_acquire(&hb_calls_shut))) { /* it comes too late */
+    hb_store_release(&s->state, (uint32_t)HB_RUNNING);
+    return;
+  }
   struct hb_arrival a;
   hb_arrived(s, hb_ucontext_after_syscall(uc), &a);
   uint32_t ask = hb_load_relaxed(&s->ask);

@@ -218,13 +218,11 @@ func (l *loop) readCPU(t *thread, p *proc) bool {
 // ask sends the signal. The order is the handshake's: ask before the CAS, which the thread's
 // handler and proxies pair with; the signal after it, so that it never reaches a thread in a slow call.
 func (l *loop) ask(i int, proc uint32, t *thread, s *segment.Thread, p *proc, kind uint32, looked int64) bool {
-	if l.info.signo >= 32 { // it kills a program that has just been exec'ed: not while one is
-		gate := &l.seg.Proc(int(proc)).Gate
-		if !gate.CompareAndSwap(segment.GateOpen, segment.GateSending) {
-			return false
-		}
-		defer gate.And(^uint32(segment.GateSending))
+	gate := &l.seg.Proc(int(proc)).Gate
+	if !gate.CompareAndSwap(segment.GateOpen, segment.GateSending) {
+		return false // it is about to exec, or to confine its system calls
 	}
+	defer gate.And(^uint32(segment.GateSending))
 	s.Ask.Store(kind)
 	s.AskedNs.Store(uint64(looked))
 	s.AskedCPU.Store(currentCPU() + 1)

@@ -99,9 +99,10 @@ enum { HB_PROC_FREE, HB_PROC_CLAIMING, HB_PROC_LIVE, HB_PROC_EXITED };
 #define HB_PROCF_ALLOC_FOREIGN 16u  /* malloc resolved outside libc (jemalloc, tcmalloc, …) */
 #define HB_PROCF_NO_RSEQ 32u
 
-/* hb_proc.gate. A real-time signal kills a program that has just been exec'ed, since nobody handles it there: sampler and
- * agent exclude each other. The sampler sends only after it has won OPEN -> SENDING, a few microseconds long; threads that exec
- * add EXEC each, wait for SENDING to go, and take it back when the exec failed. */
+/* hb_proc.gate. The sampler sends only after it has won OPEN -> SENDING, a few microseconds long; a process that is not to be
+ * sent anything from here on adds EXEC and waits for SENDING to go. Threads that exec do, and take it back when the exec failed: a
+ * real-time signal kills a program that has just been exec'ed, since nobody handles it there (hooks/exec.h). A process that
+ * confines its system calls does, for good (hooks/confine.h). */
 enum { HB_GATE_OPEN, HB_GATE_SENDING = 1 /* bit, sampler */, HB_GATE_EXEC = 2 /* added, agent */ };
 
 /* hb_proc.disabled: why the agent stopped recording in this process; 0 = it records */
@@ -112,6 +113,7 @@ enum {
   HB_OFF_NO_CLOCK,         /* no usable CLOCK_MONOTONIC */
   HB_OFF_UNRESOLVED,       /* a function that every program needs could not be resolved */
   HB_OFF_SECCOMP,          /* the target confined its system calls: none of ours may be the one that kills it */
+  HB_OFF_NO_COUNTER,       /* the target took the cycle counter from itself (PR_SET_TSC) */
 };
 
 struct hb_proc {
@@ -135,7 +137,7 @@ struct hb_proc {
   _Atomic uint64_t alloc_table_full; /* sampled allocations whose free cannot be seen, or was seen too early */
   _Atomic uint64_t hooks_unresolved; /* wrapped functions with nothing behind them */
   _Atomic uint64_t boot_allocs;     /* allocations served before malloc was resolved */
-  _Atomic uint32_t gate;            /* HB_GATE_*: real-time signals only (hooks/exec.h) */
+  _Atomic uint32_t gate;            /* HB_GATE_* */
   uint32_t pad0;
   uint64_t reserved1[4];
   _Alignas(64) uint8_t exe[128];    /* path as readlink(/proc/self/exe) gave it, NUL-terminated, may be cut */

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "5db6847b5698c2472c11e5e92ea921ec3f59b3e3ecede93e684cb2dd18d57938"
+const layoutSHA256 = "fe29b8359231c55b2fbb93480cada870dbfd760a82b0f9abc8deb513ff04c502"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -66,6 +66,7 @@ const (
 	OffNoClock             = 3                  // HB_OFF_NO_CLOCK
 	OffUnresolved          = 4                  // HB_OFF_UNRESOLVED
 	OffSeccomp             = 5                  // HB_OFF_SECCOMP
+	OffNoCounter           = 6                  // HB_OFF_NO_COUNTER
 	StateRunning           = 0                  // HB_RUNNING
 	StateSignalled         = 1                  // HB_SIGNALLED
 	StateBlocked           = 2                  // HB_BLOCKED

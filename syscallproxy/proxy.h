@@ -81,6 +81,10 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, str
     return;
   }
   uint64_t from = hb_stamp();
+  if (!hb_calls_begin()) { /* the target confines itself: nobody sends a signal any more */
+    b->passive = 1;
+    return;
+  }
   hb_sys4(HB_SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, &all, &old, 8);
   for (uint32_t turns = 0;; turns++) {
     x = t->rest;
@@ -130,7 +134,8 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, str
   }
   if (!b->passive) t->outer = at;
   if (b->unmask) old |= ours;
-  hb_sys4(HB_SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &old, NULL, 8);
+  hb_raw6(HB_SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (long)&old, 0, 8, 0, 0);
+  hb_calls_end();
   b->waited = hb_stamp() - from;
   t->left_stamp += b->waited; /* the run of work before the call lasted no longer for that */
 }

@@ -87,6 +87,8 @@ func readDoubt(s *segment.Proc) trace.ProcDoubt {
 		d.Disabled = "no monotonic clock"
 	case segment.OffSeccomp:
 		d.Disabled = "it confined itself by seccomp, and is not recorded from there on"
+	case segment.OffNoCounter:
+		d.Disabled = "it took the cycle counter from itself (PR_SET_TSC), and is not recorded from there on"
 	case segment.OffUnresolved:
 		d.Disabled = "a function that every program needs could not be found"
 	default:

@@ -142,6 +142,9 @@ func behaviours() []behaviour {
 		{name: "seccomp-errno", program: "seccomp", args: []string{"errno"}, code: 7},
 		{name: "seccomp-strict", program: "seccomp", args: []string{"strict"}, code: 7},
 		{name: "seccomp-kill", program: "seccomp", args: []string{"kill"}, code: 7},
+		{name: "tsync", program: "tsync", hard: true, procs: 13},
+		{name: "notsc", program: "notsc", code: 5, hard: true, procs: 3},
+		{name: "musl-notsc", program: "notsc", args: []string{"exec"}, build: []string{"cc=musl-gcc"}, code: 5, procs: 4},
 
 		// without frame pointers, and optimised: what most programs are
 		{name: "cancel-O2", program: "cancel", build: []string{"-O2", "-fomit-frame-pointer"}},

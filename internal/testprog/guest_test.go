@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hbtrace/hbtrace/internal/validate"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/tracefile"
 )
@@ -87,5 +88,17 @@ func TestManyLibraries(t *testing.T) {
 	defer src.Close()
 	if n := len(src.Processes()); n != 1 {
 		t.Errorf("%d processes recorded, want 1", n)
+	}
+}
+
+// TestStoppedRecorder: programs that are started while the recorder is stopped do not wait for its answer.
+func TestStoppedRecorder(t *testing.T) {
+	prefix := filepath.Join(t.TempDir(), "out")
+	r := Run(t, Command{Args: []string{Hbtrace(t), "run", "-q", "-o", prefix, "--", Build(t, "stopped")}})
+	if r.Status() != 0 || string(r.Stdout) != "stopped ok\n" {
+		t.Fatal(r)
+	}
+	if err := validate.File(prefix + ".hbt"); err != nil {
+		t.Error(err)
 	}
 }

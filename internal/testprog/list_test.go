@@ -15,7 +15,8 @@ import (
 func TestEveryProgramIsRun(t *testing.T) {
 	// loaded by dlloop and dlstorm; run by internal/e2e, in a root of its own; run by TestStressNoEINTR;
 	// run by TestMemoryBudget; by the tests of confined programs
-	run := map[string]bool{"plugin": true, "outofsight": true, "noeintr": true, "budget": true, "confine": true}
+	// stops its parent, see TestStoppedRecorder
+	run := map[string]bool{"stopped": true, "plugin": true, "outofsight": true, "noeintr": true, "budget": true, "confine": true}
 	for _, b := range behaviours() {
 		run[b.program] = true
 		if b.preload != "" {

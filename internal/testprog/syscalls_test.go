@@ -61,7 +61,7 @@ func TestSystemCallsOfSources(t *testing.T) {
 		}
 		for _, f := range files {
 			src := fromRoot(t, filepath.Join(dir, filepath.Base(f)))
-			for _, m := range regexp.MustCompile(`\bhb_sys[1-6]\(\s*(\w+|\(n\))`).FindAllStringSubmatch(src, -1) {
+			for _, m := range regexp.MustCompile(`\bhb_(?:sys|raw)[1-6]\(\s*(\w+|\(n\))`).FindAllStringSubmatch(src, -1) {
 				if n, ok := strings.CutPrefix(m[1], "HB_SYS_"); ok {
 					made = append(made, n)
 				} else if m[1] != "(n)" && m[1] != "n" && m[1] != "long" { // where they are defined
