@@ -13,11 +13,23 @@ import (
 // NoStack stands where no stack was taken.
 const NoStack = "[no stack]"
 
+// Place is a function and where in its source; File is "" and Line 0 where that is not known.
+type Place struct {
+	Func string
+	File string
+	Line int
+}
+
 // Culprit names the function of a stack that a reader can do something about: the innermost one that does not
 // belong to the language's or the system's run-time library; the leaf where all do. hook is the hooked function that
 // the leaf called, "" for none.
 func (t *Table) Culprit(stack trace.StackID, hook string) string {
-	leaf := ""
+	return t.CulpritAt(stack, hook).Func
+}
+
+// CulpritAt is [Table.Culprit] with the line at which that function made its call.
+func (t *Table) CulpritAt(stack trace.StackID, hook string) Place {
+	var leaf Place
 	node := stack
 	for range t.Depth(stack) {
 		set := t.Of(node)
@@ -26,22 +38,22 @@ func (t *Table) Culprit(stack trace.StackID, hook string) string {
 			if fr.Mark || fr.Name == hook {
 				continue
 			}
-			if leaf == "" {
-				leaf = fr.Name
+			if leaf.Func == "" {
+				leaf = Place{fr.Name, fr.File, int(set[j].Line)}
 			}
 			if !t.plumbing(set[j].ID) {
-				return fr.Name
+				return Place{fr.Name, fr.File, int(set[j].Line)}
 			}
 		}
 		node = t.Parent(node)
 	}
 	switch {
-	case leaf != "":
+	case leaf.Func != "":
 		return leaf
 	case stack == 0:
-		return NoStack
+		return Place{Func: NoStack}
 	}
-	return hook
+	return Place{Func: hook}
 }
 
 var (

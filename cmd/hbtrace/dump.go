@@ -181,14 +181,14 @@ func summarize(w io.Writer, path string, d *flight.Dumped) error {
 		fmt.Fprintf(w, "hbtrace: %s: no event was recorded yet\n", path)
 		return nil
 	}
-	facts, err := report.Collect(src, false)
+	facts, err := report.Collect(src, true)
 	if err != nil {
 		return err
 	}
 	isTerminal, columns := terminalOf(w)
 	var text bytes.Buffer
 	err = facts.Write(&text, report.ViewSummary, report.Options{
-		Width: columns, Color: coloured(isTerminal), Files: []string{path}, Next: "hbtrace report --blocked " + shellWord(path),
+		Width: columns, Color: coloured(isTerminal), Files: []string{path}, Recording: shellWord(path),
 	})
 	_, _ = w.Write(text.Bytes())
 	return err

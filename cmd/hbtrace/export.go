@@ -34,7 +34,7 @@ type exportFormat struct {
 }
 
 type exportOptions struct {
-	value string // what weighs in folded stacks and the flame graph
+	value string // what folded stacks and the flame graph add up
 }
 
 var exportFormats = []exportFormat{
@@ -67,7 +67,7 @@ var exportFormats = []exportFormat{
 	{flag: "otlp", help: "OpenTelemetry profiles (ProfilesData, protobuf)", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
 		return otlp.Write(w, src)
 	}},
-	{flag: "html", help: "a page to look at it with, in one file that can be sent", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
+	{flag: "html", help: "self-contained HTML report, in one file", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
 		return page.Export(w, src)
 	}},
 	{flag: "timeline-svg", help: "a picture of the threads over time", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
@@ -86,7 +86,7 @@ func newExport() *cobra.Command {
 	targets := make([]string, len(exportFormats))
 	c := &cobra.Command{
 		Use:   "export [flags] [FILE…]",
-		Short: "A recording in other formats",
+		Short: "Convert a recording to other formats",
 		Long: `export writes a recording in one or several other formats; - is standard output. A file is replaced when the
 new one is complete, and left as it was if that fails. FILE is ` + defaultFile + ` unless it is named.
 
@@ -107,7 +107,7 @@ a line, or a flame graph in which red grew and blue shrank. hbtrace report --dif
 		c.Flags().StringVar(&targets[i], f.flag, "", f.help+" (`"+kind+"`)")
 		names = append(names, "--"+f.flag)
 	}
-	c.Flags().StringVar(&o.value, "value", "", "what weighs in --folded and --flame-svg (default cpu, where it was recorded): cpu, wall, blocked, delay, contentions, alloc_space, alloc_objects, inuse_space, inuse_objects")
+	c.Flags().StringVar(&o.value, "value", "", "value to plot in --folded and --flame-svg (default cpu, where it was recorded): "+values)
 	diff := c.Flags().Bool("diff", false, "what the second of two files has more than the first")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {

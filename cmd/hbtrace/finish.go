@@ -35,7 +35,7 @@ const (
 	tablesTake   = 800 * time.Nanosecond // summary and profile, by one reading
 	profileTakes = 500 * time.Nanosecond // the profile alone
 	perfettoTake = 1200 * time.Nanosecond
-	chainsTake   = 500 * time.Nanosecond // beside the tables: what waits were spent on, for later reports
+	chainsTake   = 500 * time.Nanosecond // added to the tables: what waits led to
 )
 
 // ending is what a run makes of its recording.
@@ -60,7 +60,7 @@ func endingOf(events uint64, patience time.Duration, quiet bool) ending {
 		e.profile = e.tables
 	}
 	e.perfetto = e.profile && affordable(perfettoTake)
-	e.chains = e.tables && events >= manyEvents && affordable(chainsTake)
+	e.chains = e.tables && affordable(chainsTake)
 	return e
 }
 
@@ -159,7 +159,7 @@ func (f *runFlags) tell(src *recording, facts *report.Facts, files []string, w i
 		return nil
 	}
 	isTerminal, columns := terminalOf(w)
-	o := report.Options{Width: columns, Color: coloured(isTerminal), Files: files, Next: "hbtrace report --blocked " + shellWord(files[0])}
+	o := report.Options{Width: columns, Color: coloured(isTerminal), Files: files, Recording: shellWord(files[0]), Verbose: f.verbose}
 	var text bytes.Buffer
 	err := facts.Write(&text, report.ViewSummary, o)
 	if f.verbose {

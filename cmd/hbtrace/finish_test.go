@@ -23,7 +23,7 @@ func TestEndingOf(t *testing.T) {
 		quiet    bool
 		want     ending
 	}{
-		{0, patience, false, ending{profile: true, tables: true, perfetto: true}},
+		{0, patience, false, all},
 		{manyEvents, patience, false, all},
 		{30_000_000, patience, false, all},
 		{40_000_000, patience, false, ending{profile: true, tables: true, perfetto: true}},

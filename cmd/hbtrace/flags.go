@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hbtrace/hbtrace/collector"
+	"github.com/hbtrace/hbtrace/visualize/report"
 )
 
 // durationFlag takes 10, 10s, 1m30s, 250ms; a bare number is seconds, unless units are asked for.
@@ -183,5 +184,32 @@ func (s *signalFlag) Set(v string) error {
 		return fmt.Errorf("use urg, or rtmin+0 to rtmin+%d", sigRTMax-sigRTMin)
 	}
 	s.number = sigRTMin + n
+	return nil
+}
+
+// values are what a tree, folded stacks and a flame graph can add up.
+const values = "cpu, wall, blocked, delay, contentions, alloc_space, alloc_objects, inuse_space, inuse_objects"
+
+// sortFlag is the order of functions: self or cum.
+type sortFlag report.Sort
+
+func (*sortFlag) Type() string { return "order" }
+
+func (s *sortFlag) String() string {
+	if *s == sortFlag(report.SortCumulative) {
+		return "cum"
+	}
+	return "self"
+}
+
+func (s *sortFlag) Set(v string) error {
+	switch v {
+	case "self":
+		*s = sortFlag(report.SortSelf)
+	case "cum", "cumulative":
+		*s = sortFlag(report.SortCumulative)
+	default:
+		return fmt.Errorf("use self or cum")
+	}
 	return nil
 }

@@ -20,9 +20,19 @@ func newReport() *cobra.Command {
 	chosen := map[report.View]*bool{}
 	c := &cobra.Command{
 		Use:   "report [flags] [FILE]",
-		Short: "Tables of what was recorded",
-		Long: `report writes the summary of a recording, or one table of it. FILE is ` + defaultFile + ` unless it is named.
-Write --json for all of it in a form for programs. --diff A B shows what got slower, and what faster, from A to B.`,
+		Short: "Print tables of a recording",
+		Long: `report prints the summary of a recording, or one table of it. FILE is ` + defaultFile + ` unless it is named.
+
+The summary begins with what threads waited for: the waiting function, the lock, who held it, and what the holder did
+meanwhile. Then come CPU time by function, blocked time by call, and allocations. Its last line is the command that
+shows more of what was found. A line under a row begins with ◂: whom the row above waited for.
+
+--json prints everything as JSON (docs/reference.md). --diff A B prints what got slower, and what faster, from A to B.`,
+		Example: `  hbtrace report                        # summary of hbtrace.hbt
+  hbtrace report --locks app.hbt        # who waited for which lock, who held it
+  hbtrace report --cpu --sort cum       # functions with what they called
+  hbtrace report --tree --value blocked # call tree of blocked time
+  hbtrace report --diff old.hbt new.hbt # what got slower`,
 		Args: cobra.MaximumNArgs(2),
 	}
 	var names []string
@@ -30,10 +40,14 @@ Write --json for all of it in a form for programs. --diff A B shows what got slo
 		chosen[v] = c.Flags().Bool(string(v), false, viewHelp[v])
 		names = append(names, string(v))
 	}
-	diff := c.Flags().Bool("diff", false, "what differs between two recordings, by function")
+	diff := c.Flags().Bool("diff", false, "compare two recordings, by function")
 	c.MarkFlagsMutuallyExclusive(append(names, "diff")...)
-	c.Flags().BoolVar(&o.JSON, "json", false, "write JSON, with nothing left out")
-	c.Flags().IntVarP(&o.Top, "top", "n", 0, "rows of a table")
+	c.Flags().BoolVar(&o.JSON, "json", false, "print JSON, complete")
+	c.Flags().IntVarP(&o.Top, "top", "n", 0, "rows of a table (default 20)")
+	c.Flags().Var((*sortFlag)(&o.Sort), "sort", "--cpu: order by self time, or by cum: self time and what the function called")
+	c.Flags().BoolVar(&o.Stacks, "stacks", false, "print a whole stack below each row")
+	c.Flags().StringVar(&o.Value, "value", "", "--tree: value to add up (default cpu): "+values)
+	c.Flags().BoolVarP(&o.Verbose, "verbose", "v", false, "print all statistics of the recording")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
 		terminal, columns := terminalOf(out)
@@ -60,6 +74,7 @@ Write --json for all of it in a form for programs. --diff A B shows what got slo
 		if err != nil {
 			return err
 		}
+		o.Recording = shellWord(path)
 		line := newProgress(cmd.ErrOrStderr(), false)
 		src.shows(line, "reading "+filepath.Base(path))
 		defer line.late(showAfter, "making tables of %s", filepath.Base(path))()
@@ -76,15 +91,16 @@ Write --json for all of it in a form for programs. --diff A B shows what got slo
 }
 
 var viewHelp = map[report.View]string{
-	report.ViewSummary: "the most important of everything (default)",
+	report.ViewSummary: "heaviest waits and their causes, CPU time, blocked time, allocations (default)",
 	report.ViewCPU:     "functions by CPU time",
-	report.ViewBlocked: "stacks by time blocked",
-	report.ViewLocks:   "who waited for whom",
-	report.ViewAlloc:   "stacks by memory allocated",
-	report.ViewThreads: "threads and what is known of their time",
-	report.ViewStorage: "what the recording is made of",
+	report.ViewBlocked: "functions by blocked time, and what the waits led to",
+	report.ViewLocks:   "locks, their waiters, who held and released them, and where",
+	report.ViewAlloc:   "functions by memory allocated",
+	report.ViewThreads: "threads: CPU time, blocked time, how much of each thread's time is known",
+	report.ViewTree:    "call tree: callers above callees, with their share",
+	report.ViewStorage: "size and content of the recording",
 
-	report.ViewSelfCheck: "what was recorded in the process against what the kernel saw",
+	report.ViewSelfCheck: "what was recorded in the process compared with the kernel's own account (needs run --kernel on)",
 }
 
 func fileArgument(args []string) string {

@@ -50,13 +50,13 @@ func (f *facts) act(act blame.Act, function string, o blame.Object) string {
 		}
 		return "not sampled"
 	case blame.Nobody:
-		return "by nobody known"
+		return "holder unknown"
 	case blame.Handover:
-		return "let go already"
+		return "released already, waiter not yet running"
 	case blame.TimedOut:
 		return "until the time-out"
 	case blame.Cycle:
-		return "waiting in a circle"
+		return "waiting in a cycle"
 	}
 	return act.String()
 }
@@ -75,19 +75,21 @@ func (f *facts) actIn(act blame.Act, function string, o blame.Object, room int) 
 // meanwhileActs is how many things a holder did are named under an edge.
 const meanwhileActs = 2
 
-// meanwhile says what the holder did while it was waited for.
-func (f *facts) meanwhile(e *edges.Edge, room int) []string {
-	d := f.detail(e)
-	if d == nil || d.HolderNs == 0 || len(d.Doing) == 0 {
-		return nil
-	}
+// meanwhile says what the holders did while they were waited for.
+func (f *facts) meanwhile(g *edgeGroup, room int) []string {
+	doing := f.doing(g)
 	var out []string
-	for _, x := range d.Doing[:min(meanwhileActs, len(d.Doing))] {
+	for _, x := range doing[:min(meanwhileActs, len(doing))] {
 		if x.Act == blame.Nobody || x.Act == blame.TimedOut {
 			continue
 		}
-		lead := number.Percent(float64(x.Ns), float64(e.Total)) + " "
-		out = append(out, lead+f.actIn(x.Act, x.Func, x.Object, max(8, room-terminal.Columns(lead))))
+		lead := number.Percent(float64(x.Ns), float64(g.total)) + " "
+		text := f.actIn(x.Act, x.Func, x.Object, max(8, room-terminal.Columns(lead)))
+		if x.At != (trace.Site{}) {
+			at := f.culpritAt(x.At)
+			text = withPlace(text, fileLine(at.File, at.Line), room-terminal.Columns(lead))
+		}
+		out = append(out, lead+text)
 	}
 	return out
 }
@@ -97,63 +99,22 @@ const chainShare = 200
 
 // chainLines is a table of the heaviest chains whose first wait is, or is not, for a lock.
 func (f *facts) chainLines(o Options, heading string, lock bool) []string {
-	if f.blame == nil {
+	groups := f.chainGroups(func(c *blame.Chain) bool { return c.Lock == lock })
+	if len(groups) == 0 {
 		return nil
 	}
-	var chains []*blame.Chain
-	for i := range f.blame.Chains {
-		if c := &f.blame.Chains[i]; c.Lock == lock {
-			chains = append(chains, c)
-		}
-	}
-	if len(chains) == 0 {
-		return nil
-	}
-	n := min(o.Top, len(chains))
+	n := min(o.Top, len(groups))
 	var all int64
-	for _, c := range chains {
-		all += c.Total
+	for _, g := range groups {
+		all += g.total
 	}
-	for n > 1 && chains[n-1].Total < all/chainShare {
+	for n > 1 && groups[n-1].total < all/chainShare {
 		n--
 	}
-	t := &terminal.Table{Columns: []terminal.Column{
-		{Title: "total", Right: true}, {Title: "longest", Right: true}, {Title: "count", Right: true},
-		{Title: "waited in ◂ for whom ◂ … ◂ what that one did", Flex: 1},
-	}, Indent: 2, Chain: true}
-	for _, c := range chains[:n] {
-		t.Add(duration(c.Total), duration(c.Max), number.Count(c.Count), f.linkText(&c.Links[0], o.Width))
-	}
-	w := t.Widths(o.Width)
-	for i, c := range chains[:n] {
-		t.Rows[i][3] = f.linkText(&c.Links[0], w[3])
-	}
-	lines := t.Under(o.Width, o.Color, func(i, room int) []string {
-		c := chains[i]
-		var out []string
-		for j := 1; j < len(c.Links); j++ {
-			out = append(out, f.linkText(&c.Links[j], room))
-		}
-		if c.By == 0 {
-			return append(out, f.actIn(c.End, c.Func, blame.Object{}, room))
-		}
-		who := terminal.Middle(terminal.Clean(f.threadName(c.By)), max(8, room/2)) + ": "
-		return append(out, who+f.actIn(c.End, c.Func, blame.Object{}, max(8, room-terminal.Columns(who))))
-	})
-	t = &terminal.Table{Indent: 2}
-	more(t, n, len(chains))
+	lines := f.chainTable(groups[:n], o)
+	t := &terminal.Table{Indent: 2}
+	more(t, n, len(groups))
 	return titled(o, heading, append(lines, t.Lines(o.Width, o.Color)...))
-}
-
-// linkText is "thread in function (mutex m)" in at most room columns.
-func (f *facts) linkText(l *blame.Link, room int) string {
-	text := whoWhere(f.threadName(l.Thread), l.Func, true, room)
-	if name := f.frames.Variable(l.Object.Addr); name != "" {
-		if more := " (" + l.Kind + " " + name + ")"; terminal.Columns(text)+terminal.Columns(more) <= room {
-			text += more
-		}
-	}
-	return text
 }
 
 // deadlockLines names the deadlocks.
@@ -221,6 +182,31 @@ type jsonEdge struct {
 	ReleaserStack []string    `json:"releaser_stack"`
 	HolderDoing   []jsonDoes  `json:"holder_doing"`
 	Wakers        []jsonWakes `json:"wakers"`
+}
+
+// jsonEdgeGroup is edges of all threads, by function.
+type jsonEdgeGroup struct {
+	Kind        string     `json:"kind"`
+	Object      string     `json:"object"`
+	Function    string     `json:"function"`
+	ReleasedIn  string     `json:"released_in"`
+	Count       uint64     `json:"count"`
+	Certain     uint64     `json:"certain"`
+	TotalNs     int64      `json:"total_ns"`
+	MaxNs       int64      `json:"max_ns"`
+	Waiters     []jsonWho  `json:"waiters"`
+	Releasers   []jsonWho  `json:"releasers"`
+	HolderDoing []jsonDoes `json:"holder_doing"`
+	Edges       int        `json:"edges"`
+}
+
+// jsonChainGroup is chains of all threads, by function; Text is a line for each link, and one for the end.
+type jsonChainGroup struct {
+	TotalNs int64    `json:"total_ns"`
+	MaxNs   int64    `json:"max_ns"`
+	Count   uint64   `json:"count"`
+	Lock    bool     `json:"lock"`
+	Text    []string `json:"text"`
 }
 
 type jsonWakes struct {
@@ -315,6 +301,40 @@ func (f *facts) jsonEdge(e *edges.Edge) jsonEdge {
 	return out
 }
 
+// inOrder are the threads of a sum, the one of the most time first.
+func (f *facts) inOrder(t threadSum) []jsonWho {
+	out := []jsonWho{}
+	for _, id := range t.ids() {
+		out = append(out, f.identity(id))
+	}
+	return out
+}
+
+func (f *facts) jsonEdgeGroup(g *edgeGroup) jsonEdgeGroup {
+	x := jsonEdgeGroup{
+		g.kind, g.object, g.waiter, g.release, g.count, g.sure, g.total, g.max, f.inOrder(g.waiters), f.inOrder(g.releasers), []jsonDoes{},
+		len(g.edges),
+	}
+	for _, d := range f.doing(g) {
+		x.HolderDoing = append(x.HolderDoing, jsonDoes{f.act(d.Act, d.Func, d.Object), d.Act.String(), d.Ns})
+	}
+	return x
+}
+
+func (f *facts) jsonChainGroup(g *chainGroup) jsonChainGroup {
+	x := jsonChainGroup{g.total, g.max, g.count, g.Lock, []string{}}
+	const wide = 4096 // columns: nothing is shortened
+	for i := range g.Links {
+		x.Text = append(x.Text, strings.ToValidUTF8(f.groupLink(g, i, wide), "\uFFFD"))
+	}
+	end := f.act(g.End, g.Func, blame.Object{})
+	if len(g.by) > 0 {
+		end = f.label(g.by) + ": " + end
+	}
+	x.Text = append(x.Text, strings.ToValidUTF8(end, "\uFFFD"))
+	return x
+}
+
 // jsonBlame writes what --locks has beside edges; cut says how many of n there is room for.
 func (f *facts) jsonBlame(j *jsonObject, cut func(n int) int) {
 	if f.blame == nil {
@@ -333,6 +353,10 @@ func (f *facts) jsonBlame(j *jsonObject, cut func(n int) int) {
 		x.End = jsonEnd{c.End.String(), f.act(c.End, c.Func, blame.Object{}), f.who(c.By), f.stack(trace.Site{Stack: c.At.Stack, Hook: c.At.Hook})}
 		return x
 	})
+	groups := f.edgeGroups()
+	j.list("edges_by_function", cut(len(groups)), func(i int) any { return f.jsonEdgeGroup(groups[i]) })
+	chains := f.chainGroups(func(*blame.Chain) bool { return true })
+	j.list("chains_by_function", cut(len(chains)), func(i int) any { return f.jsonChainGroup(chains[i]) })
 	j.list("deadlocks", len(f.blame.Deadlocks), func(i int) any {
 		d := &f.blame.Deadlocks[i]
 		x := jsonDeadlock{SinceNs: int64(d.Since - f.meta.StartNs), LastedNs: int64(d.Until - d.Since), Threads: []jsonLink{}}

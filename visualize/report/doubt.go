@@ -33,8 +33,59 @@ func (f *facts) cpuUsed() (int64, bool) {
 	return used, used > 0
 }
 
-// doubts are the lines that every text view ends with; brief leaves out what is well.
-func (f *facts) doubts(brief bool) []doubtLine {
+// brief is one line of how the recording was made, and what was lost or is in doubt.
+func (f *facts) brief() []doubtLine {
+	s, d := f.stats, &f.weights.Doubt
+	var c []string
+	if d.Stacks > 0 {
+		c = append(c, fmt.Sprintf("%s samples", number.Count(uint64(f.weights.Total[weigh.Samples]))))
+	}
+	exact, sampled, unknown := f.covered()
+	whole := float64(exact + sampled + unknown)
+	if whole > 0 {
+		c = append(c, number.Percent(float64(unknown), whole)+" of threads' time unknown")
+	}
+	if own := int64(s.CollectorCPU + s.SamplerCPU); own > 0 && f.duration() > 0 {
+		c = append(c, fmt.Sprintf("recorder used %s of one CPU", number.Percent(own, f.duration())))
+	}
+	ready := int64(0)
+	for _, t := range f.order {
+		ready += t.ready
+	}
+	if float64(ready) > someReady*whole {
+		c = append(c, inline(duration(ready))+" runnable without a CPU")
+	}
+	for _, x := range []struct {
+		n    uint64
+		what string
+	}{
+		{d.Cut, "of stacks cut"}, {d.Guessed, "of stacks with estimated frames"}, {d.Omitted, "of stacks with frames omitted"},
+		{d.Unsymbolised, "of stacks without a symbol"}, {d.NoStack, "of samples without a stack"},
+	} {
+		if float64(x.n) > someDoubt*float64(d.Stacks) {
+			c = append(c, number.Percent(float64(x.n), float64(d.Stacks))+" "+x.what)
+		}
+	}
+	if cpu := f.weights.Total[weigh.CPU]; float64(d.LateCPU) > someLate*float64(cpu) {
+		c = append(c, number.Percent(float64(d.LateCPU), float64(cpu))+" of CPU time "+lateText)
+	}
+	var out []doubtLine
+	if len(c) > 0 {
+		out = append(out, doubtLine{"recorded", c, false})
+	}
+	for _, l := range f.doubts() {
+		if l.bad {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// lateText says what became of CPU time that no sample fell into.
+const lateText = "attributed to the next call (no sample inside this work)"
+
+// doubts are all that is known of how the recording was made.
+func (f *facts) doubts() []doubtLine {
 	var out []doubtLine
 	s, d := f.stats, &f.weights.Doubt
 	line := func(lead string, bad bool, clauses []string) {
@@ -47,20 +98,18 @@ func (f *facts) doubts(brief bool) []doubtLine {
 	if d.Stacks > 0 {
 		c = append(c, fmt.Sprintf("%s CPU samples", number.Count(uint64(f.weights.Total[weigh.Samples]))))
 		share := func(n uint64, what string) {
-			if n > 0 || !brief {
-				c = append(c, number.Percent(float64(n), float64(d.Stacks))+" "+what)
-			}
+			c = append(c, number.Percent(float64(n), float64(d.Stacks))+" "+what)
 		}
 		share(d.Cut, "of stacks cut")
-		share(d.Guessed, "with guessed frames")
-		share(d.Omitted, "with frames left out")
+		share(d.Guessed, "with estimated frames")
+		share(d.Omitted, "with frames omitted")
 		share(d.Unsymbolised, "without a symbol")
 		share(d.NoStack, "without a stack")
 		if cpu := f.weights.Total[weigh.CPU]; d.LateCPU > 0 && cpu > 0 {
-			c = append(c, number.Percent(float64(d.LateCPU), float64(cpu))+" of CPU time counted at the next call, and charged to it: no sample fell into such work")
+			c = append(c, number.Percent(float64(d.LateCPU), float64(cpu))+" of CPU time "+lateText)
 		}
 		if cpu := f.weights.Total[weigh.CPU]; d.SharedCPU > 0 && cpu > 0 {
-			c = append(c, number.Percent(float64(d.SharedCPU), float64(cpu))+" of CPU time counted at the next call, and divided among functions by the samples inside such work")
+			c = append(c, number.Percent(float64(d.SharedCPU), float64(cpu))+" of CPU time measured at the next call, and divided among functions by the samples inside such work")
 		}
 	}
 	line("samples", false, c)
@@ -76,7 +125,7 @@ func (f *facts) doubts(brief bool) []doubtLine {
 			ready += t.ready
 		}
 		if float64(ready) > someReady*whole {
-			c = append(c, inline(duration(ready))+" ready to run, without a CPU")
+			c = append(c, inline(duration(ready))+" runnable without a CPU")
 		}
 		if how := f.knowMore(); how != "" && float64(unknown-ready) > muchUnknown*whole {
 			c = append(c, how)
@@ -122,9 +171,7 @@ func (f *facts) doubts(brief bool) []doubtLine {
 		line("lost", false, []string{"nothing"})
 	}
 	c = nil
-	if s.SignalsSent > 0 || !brief {
-		c = append(c, number.Plural(s.SignalsSent, "signal")+" sent")
-	}
+	c = append(c, number.Plural(s.SignalsSent, "signal")+" sent")
 	if s.SignalsFailed > 0 {
 		c = append(c, number.Count(s.SignalsFailed)+" failed")
 	}
@@ -141,18 +188,18 @@ func (f *facts) doubts(brief bool) []doubtLine {
 		used, known := f.cpuUsed()
 		cost := func(t time.Duration, what string) {
 			x := what + " " + inline(duration(int64(t)))
-			if known {
-				x += fmt.Sprintf(" (%s)", number.Percent(float64(t), float64(used)))
+			if over := f.duration(); over > 0 {
+				x += fmt.Sprintf(" (%s of one CPU)", number.Percent(int64(t), over))
 			}
 			c = append(c, x)
 		}
 		cost(s.CollectorCPU, "collector")
 		cost(s.SamplerCPU, "sampler")
 		if known {
-			c = append(c, "program "+inline(duration(used)))
+			c = append(c, "the program "+inline(duration(used)))
 		}
 	}
-	line("cost, CPU", false, c)
+	line("overhead", false, c)
 	line("not seen", true, f.unseen()) // last: it may be long
 	return out
 }
@@ -205,10 +252,10 @@ func (f *facts) unseen() []string {
 		c = append(c, number.Plural(uint64(syncOnly), "process")+" could not be sampled (it keeps the signal for itself)")
 	}
 	if asked > 0 {
-		c = append(c, number.Plural(uint64(asked), "process")+" with a handler of its own for the sampling signal: asked at hooks instead, so its CPU samples lean towards them")
+		c = append(c, number.Plural(uint64(asked), "process")+" with a handler of its own for the sampling signal: sampled at hooked calls instead, so its CPU samples are biased towards them")
 	}
 	if opaque > 0 {
-		c = append(c, number.Plural(uint64(opaque), "process")+" with mutexes that cannot be looked into")
+		c = append(c, number.Plural(uint64(opaque), "process")+" whose mutexes have an unknown layout")
 	}
 	for _, x := range []struct {
 		n    uint64
@@ -237,9 +284,13 @@ func (f *facts) process(p *trace.Process) string {
 }
 
 // doubtText lays the doubts out; loss is terminal.Red.
-func (f *facts) doubtText(o Options, brief bool, budget int) []string {
+func (f *facts) doubtText(o Options, budget int) []string {
 	var out []string
-	for _, d := range f.doubts(brief) {
+	list := f.doubts()
+	if !o.Verbose {
+		list = f.brief()
+	}
+	for _, d := range list {
 		color := terminal.Dim
 		if d.bad {
 			color = terminal.Red
@@ -254,7 +305,7 @@ func (f *facts) doubtText(o Options, brief bool, budget int) []string {
 		}
 	}
 	if budget > 0 && len(out) > budget {
-		out = append(out[:budget-1], terminal.Paint(o.Color, terminal.Dim, fmt.Sprintf("%-10s%d more lines of doubt: hbtrace report --storage", "", len(out)-budget+1)))
+		out = append(out[:budget-1], terminal.Paint(o.Color, terminal.Dim, fmt.Sprintf("%-10s%d more lines: hbtrace report --storage", "", len(out)-budget+1)))
 	}
 	return out
 }
@@ -262,7 +313,13 @@ func (f *facts) doubtText(o Options, brief bool, budget int) []string {
 // muchUnknown is the share of threads' time above which it is worth saying how to know more.
 const muchUnknown = 0.25
 
-// someReady is the share of threads' time from which on it is worth saying that they had no CPU.
+// Shares of stacks and of CPU time from which on a doubt is worth a place in the first lines.
+const (
+	someDoubt = 0.01
+	someLate  = 0.05
+)
+
+// someReady is the share of threads' time from which on it is worth saying that they were runnable without a CPU.
 const someReady = 0.01
 
 // knowMore says what would make less of threads' time unknown.
@@ -270,13 +327,13 @@ func (f *facts) knowMore() string {
 	m := f.src.Meta()
 	var how []string
 	if f.lost() > f.src.Stats().Records/100 {
-		how = append(how, "-m 64M loses fewer records")
+		how = append(how, "-m 64M drops fewer records")
 	}
 	switch {
 	case !slices.Contains(m.Features, "lock") || !slices.Contains(m.Features, "syscall"):
 		how = append(how, "-e cpu,lock,syscall records waits and calls")
 	case m.LockThresholdNs > 0 || m.CallThresholdNs > 0:
-		how = append(how, "--threshold 0 records short waits and calls, too")
+		how = append(how, "--threshold 0 records short waits and calls too")
 	}
 	if m.Freq > 0 && m.Freq < 999 {
 		how = append(how, "-F 999 samples more often")
@@ -284,5 +341,5 @@ func (f *facts) knowMore() string {
 	if len(how) == 0 {
 		return ""
 	}
-	return "to know more: " + strings.Join(how, "; ")
+	return "to see more: " + strings.Join(how, "; ")
 }

@@ -4,21 +4,28 @@ package report
 
 import (
 	"cmp"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hbtrace/hbtrace/analysis/edges"
+	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/visualize/terminal"
 )
 
 // sum of one function: what fell on itself, and on it and what it called.
 type sum struct {
 	name       string
 	module     trace.ModuleID
+	ids        []frames.ID // of its parts; none: no frame
 	symbolised bool
 	self, cum  int64
-	row        int // one more than the number of the row that it was last met in
+	row        int    // one more than the number of the row that it was last met in
+	file       string // set by locate: where most of its time was; "" unknown
+	line       int
 }
 
 // byFunction sums one column of the weights by function, the largest self first. A function that recurses
@@ -66,7 +73,9 @@ func (f *facts) byFunction(v weigh.Value) []*sum {
 					if fr.Mark {
 						continue
 					}
-					byID[at.ID] = of(fr.Name, fr.Module, fr.Symbolised)
+					s := of(fr.Name, fr.Module, fr.Symbolised)
+					s.ids = append(s.ids, at.ID)
+					byID[at.ID] = s
 				}
 				add(byID[at.ID])
 			}
@@ -87,6 +96,53 @@ func (f *facts) byFunction(v weigh.Value) []*sum {
 	return sums
 }
 
+// byCumulative sorts sums by what fell on functions and what they called.
+func byCumulative(sums []*sum) {
+	slices.SortStableFunc(sums, func(a, b *sum) int {
+		return cmp.Or(cmp.Compare(b.cum, a.cum), cmp.Compare(b.self, a.self), cmp.Compare(a.name, b.name), cmp.Compare(a.module, b.module))
+	})
+}
+
+// locate finds the line of each function that most of its share of v fell on.
+func (f *facts) locate(sums []*sum, v weigh.Value) {
+	of := make([]*sum, f.frames.Len()) // by ID
+	for _, s := range sums {
+		for _, id := range s.ids {
+			of[id] = s
+		}
+	}
+	type at struct {
+		s    *sum
+		id   frames.ID
+		line int32
+	}
+	on := map[at]int64{}
+	var path []trace.StackID
+	for i := range f.weights.Rows {
+		r := &f.weights.Rows[i]
+		if r.Values[v] == 0 {
+			continue
+		}
+		path = f.frames.Path(path[:0], r.Stack)
+		for _, node := range path {
+			for _, x := range f.frames.Of(node) {
+				if x.Line > 0 && int(x.ID) < len(of) && of[x.ID] != nil {
+					on[at{of[x.ID], x.ID, x.Line}] += r.Values[v]
+				}
+			}
+		}
+	}
+	most := map[*sum]at{}
+	for k, ns := range on {
+		if m, ok := most[k.s]; !ok || ns > on[m] || ns == on[m] && k.line < m.line {
+			most[k.s] = k
+		}
+	}
+	for s, m := range most {
+		s.file, s.line = f.frames.Frame(m.id).File, int(m.line)
+	}
+}
+
 // stack is a site's functions, leaf first, the hooked function included.
 func (f *facts) stack(at trace.Site) []string {
 	names := []string{}
@@ -105,8 +161,42 @@ func (f *facts) stack(at trace.Site) []string {
 	return names
 }
 
+// stackPlaces is a site's functions with their lines, leaf first, the hooked function included.
+func (f *facts) stackPlaces(at trace.Site) []frames.Place {
+	var list []frames.Place
+	for _, node := range f.frames.Path(nil, at.Stack) {
+		for _, a := range f.frames.Of(node) {
+			fr := f.frames.Frame(a.ID)
+			list = append(list, frames.Place{Func: fr.Name, File: fr.File, Line: int(a.Line)})
+		}
+	}
+	if hook := f.hook(at.Hook); hook != "" && (len(list) == 0 || list[len(list)-1].Func != hook) {
+		list = append(list, frames.Place{Func: hook})
+	}
+	slices.Reverse(list)
+	return list
+}
+
 // culprit names the function of a stack that a reader can do something about.
 func (f *facts) culprit(at trace.Site) string { return f.frames.Culprit(at.Stack, f.hook(at.Hook)) }
+
+// culpritAt is culprit with its place in the source.
+func (f *facts) culpritAt(at trace.Site) frames.Place {
+	return f.frames.CulpritAt(at.Stack, f.hook(at.Hook))
+}
+
+// fileLine is a place in the source as tables show it; "" where it is not known.
+func fileLine(file string, line int) string {
+	if file == "" {
+		return ""
+	}
+	text := filepath.Base(file)
+	if line > 0 {
+		text += ":" + strconv.Itoa(line)
+	}
+	const most = 20 // columns: a function's name says more
+	return terminal.Middle(terminal.Clean(text), most)
+}
 
 // place is all blocks with the same culprit and the same call.
 type place struct {
@@ -115,6 +205,7 @@ type place struct {
 	count, open    uint64
 	total, max     int64
 	longest        *block // the block that the longest one belongs to
+	heaviest       *block // the block of the most time
 }
 
 // places groups blocks for reading, the heaviest first.
@@ -136,6 +227,9 @@ func (f *facts) places() []*place {
 		if b.max > p.max || p.longest == nil {
 			p.max, p.longest = b.max, b
 		}
+		if p.heaviest == nil || b.total > p.heaviest.total {
+			p.heaviest = b
+		}
 	}
 	slices.SortStableFunc(out, func(a, b *place) int { return cmp.Compare(b.total, a.total) })
 	return out
@@ -145,6 +239,7 @@ func (f *facts) places() []*place {
 type allocSite struct {
 	function                    string
 	objects, space, live, inuse int64
+	heaviest                    *weigh.Row // the stack of the most bytes
 }
 
 // allocSites groups allocations for reading, the most bytes first.
@@ -167,6 +262,9 @@ func (f *facts) allocSites() []*allocSite {
 		a.space += r.Values[weigh.AllocSpace]
 		a.live += r.Values[weigh.InuseObjects]
 		a.inuse += r.Values[weigh.InuseSpace]
+		if a.heaviest == nil || r.Values[weigh.AllocSpace] > a.heaviest.Values[weigh.AllocSpace] {
+			a.heaviest = r
+		}
 	}
 	slices.SortStableFunc(out, func(a, b *allocSite) int {
 		return cmp.Or(cmp.Compare(b.space, a.space), cmp.Compare(a.function, b.function))

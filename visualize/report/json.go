@@ -77,6 +77,8 @@ type jsonFunction struct {
 	SelfNs       int64  `json:"self_ns"`
 	CumulativeNs int64  `json:"cumulative_ns"`
 	Symbolised   bool   `json:"symbolised"`
+	File         string `json:"file"`
+	Line         int    `json:"line"`
 }
 
 type jsonPlace struct {
@@ -89,6 +91,8 @@ type jsonPlace struct {
 	Open     uint64       `json:"open"`
 	Stack    []string     `json:"stack"`
 	EndedBy  []jsonEnding `json:"ended_by"`
+	File     string       `json:"file"`
+	Line     int          `json:"line"`
 }
 
 type jsonEnding struct {
@@ -112,6 +116,8 @@ type jsonSite struct {
 	InuseObjects int64    `json:"inuse_objects"`
 	InuseBytes   int64    `json:"inuse_bytes"`
 	Stack        []string `json:"stack"`
+	File         string   `json:"file"`
+	Line         int      `json:"line"`
 }
 
 type jsonThread struct {
@@ -224,9 +230,13 @@ func (f *facts) writeJSON(w io.Writer, view View, o Options) error {
 	}
 	if all || view == ViewCPU {
 		sums := f.byFunction(weigh.CPU)
+		if o.Sort == SortCumulative {
+			byCumulative(sums)
+		}
+		f.locate(sums, weigh.CPU)
 		j.list("functions", cut(len(sums)), func(i int) any {
 			s := sums[i]
-			return jsonFunction{s.name, f.moduleName(s.module), s.self, s.cum, s.symbolised}
+			return jsonFunction{s.name, f.moduleName(s.module), s.self, s.cum, s.symbolised, s.file, s.line}
 		})
 	}
 	if all || view == ViewBlocked {
@@ -236,7 +246,8 @@ func (f *facts) writeJSON(w io.Writer, view View, o Options) error {
 			if b.wait {
 				kind = f.kind(b.at.Hook)
 			}
-			return jsonPlace{f.culprit(b.at), f.hook(b.at.Hook), kind, b.total, b.max, b.count, b.open, f.stack(b.at), f.jsonEndings(b)}
+			at := f.culpritAt(b.at)
+			return jsonPlace{at.Func, f.hook(b.at.Hook), kind, b.total, b.max, b.count, b.open, f.stack(b.at), f.jsonEndings(b), at.File, at.Line}
 		})
 	}
 	if all || view == ViewLocks {
@@ -269,6 +280,12 @@ func (f *facts) writeJSON(w io.Writer, view View, o Options) error {
 			}
 		}
 		j.member("storage", storage)
+	}
+	if view == ViewTree {
+		v, _ := o.value()
+		j.member("value", v.String())
+		j.member("unit", v.Unit())
+		j.member("tree", f.tree(v))
 	}
 	if f.checked != nil {
 		j.member("self_check", f.checked)
@@ -349,9 +366,10 @@ func (f *facts) allocRows() []*weigh.Row {
 
 func (f *facts) jsonSite(r *weigh.Row) jsonSite {
 	at := trace.Site{Stack: r.Stack, Hook: r.Hook}
+	place := f.culpritAt(at)
 	return jsonSite{
-		f.culprit(at), r.Values[weigh.AllocObjects], r.Values[weigh.AllocSpace],
-		r.Values[weigh.InuseObjects], r.Values[weigh.InuseSpace], f.stack(at),
+		place.Func, r.Values[weigh.AllocObjects], r.Values[weigh.AllocSpace],
+		r.Values[weigh.InuseObjects], r.Values[weigh.InuseSpace], f.stack(at), place.File, place.Line,
 	}
 }
 

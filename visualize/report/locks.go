@@ -1,9 +1,8 @@
-// Locks: the tables of who waited for what and who let them go on, two lines a row.
+// Locks: the tables of who waited for what and who released it, several lines a row.
 
 package report
 
 import (
-	"github.com/hbtrace/hbtrace/analysis/edges"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/number"
 	"github.com/hbtrace/hbtrace/visualize/terminal"
@@ -15,28 +14,30 @@ func (f *facts) locksView(o Options) []string {
 	if len(locks) == 0 {
 		return f.end(append(out, f.missing(o, "waits for locks", "lock")...), o)
 	}
+	out = append(out, f.chainLines(o, "What waits for locks led to", true)...)
+
 	n := min(o.Top, len(locks))
 	lines := f.lockLines(locks[:n], o)
 	t := &terminal.Table{Indent: 2}
 	more(t, n, len(locks))
-	out = append(out, titled(o, "Waited for, by object", append(lines, t.Lines(o.Width, o.Color)...))...)
+	out = append(out, titled(o, "Waits by object", append(lines, t.Lines(o.Width, o.Color)...))...)
 
-	n = min(o.Top, len(f.edges))
+	groups := f.edgeGroups()
+	n = min(o.Top, len(groups))
 	t = &terminal.Table{Indent: 2}
-	more(t, n, len(f.edges))
-	lines = append(f.edgeLines(f.edges[:n], o), t.Lines(o.Width, o.Color)...)
-	out = append(out, titled(o, "Who let whom go on", lines)...)
+	more(t, n, len(groups))
+	lines = append(f.edgeLines(groups[:n], o), t.Lines(o.Width, o.Color)...)
+	out = append(out, titled(o, "Waits by function, and who ended them", lines)...)
 	out = append(out, terminal.Wrap("", []string{"A ? marks the likeliest of several candidates."}, o.Width)...)
-	out = append(out, f.chainLines(o, "What waits for locks were spent on in the end", true)...)
 	out = append(out, f.inversionLines(o)...)
 	return f.end(out, o)
 }
 
-// lockLines takes two lines per lock: figures and where it was waited for; who let it go and where.
+// lockLines takes two lines per lock: figures and where it was waited for; who released it and where.
 func (f *facts) lockLines(locks []*lock, o Options) []string {
 	t := &terminal.Table{Columns: []terminal.Column{
 		{Title: "waited", Right: true}, {Title: "longest", Right: true}, {Title: "count", Right: true},
-		{Title: "object", Flex: 1, Plain: true}, {Title: "waited in ◂ let go by", Flex: 1},
+		{Title: "object", Flex: 1, Plain: true}, {Title: "waited in ◂ released by", Flex: 1},
 	}, Indent: 2}
 	for _, l := range locks {
 		t.Add(duration(l.total), duration(l.max), number.Count(l.count), f.object(l.proc, l.kind, l.object), l.topWaiter())
@@ -56,43 +57,53 @@ func (f *facts) lockLines(locks []*lock, o Options) []string {
 	})
 }
 
-func (f *facts) edgeLines(edges []*edges.Edge, o Options) []string {
+// edgeLines are the waits of all threads in a function for an object, who released it, and what the holders did meanwhile.
+func (f *facts) edgeLines(groups []*edgeGroup, o Options) []string {
 	t := &terminal.Table{Columns: []terminal.Column{
 		{Title: "total", Right: true}, {Title: "longest", Right: true}, {Title: "count", Right: true}, {Title: "for"},
-		{Title: "waiter ◂ let go by", Flex: 1},
+		{Title: "waiter ◂ released by", Flex: 1},
 	}, Indent: 2}
-	waiters := make([]string, len(edges))
-	for i, e := range edges {
+	for _, g := range groups {
 		// Fitted below, where the room is known: a thread's name should not be cut like a function's.
-		waiters[i] = f.culprit(trace.Site{Stack: e.Stack, Hook: e.Hook})
-		t.Add(duration(e.Total), duration(e.Max), number.Count(e.Count), f.kind(e.Hook), f.threadName(e.Waiter)+" in "+waiters[i])
+		t.Add(duration(g.total), duration(g.max), number.Count(g.count), g.kind, f.label(g.waiters)+" in "+g.waiter)
 	}
 	w := t.Widths(o.Width)
-	for i, e := range edges {
-		t.Rows[i][4] = whoWhere(f.threadName(e.Waiter), waiters[i], true, w[4])
+	for i, g := range groups {
+		at := f.culpritAt(trace.Site{Stack: g.edges[0].Stack, Hook: g.edges[0].Hook})
+		t.Rows[i][4] = withPlace(whoWhere(f.label(g.waiters), g.waiter, true, w[4]), fileLine(at.File, at.Line), w[4])
 	}
 	return t.Under(o.Width, o.Color, func(i, room int) []string {
-		e := edges[i]
-		return append([]string{f.letGoBy(e, room)}, f.meanwhile(e, room)...)
+		g := groups[i]
+		out := append([]string{f.releasedBy(g, room)}, f.meanwhile(g, room)...)
+		if o.Stacks {
+			e := g.edges[0]
+			out = append(out, f.stackLines("waits", trace.Site{Stack: e.Stack, Hook: e.Hook}, room)...)
+			if d := f.detail(e); d != nil {
+				out = append(out, f.stackLines("taken", d.Taken, room)...)
+			}
+			out = append(out, f.stackLines("released", e.Release, room)...)
+		}
+		return out
 	})
 }
 
-// letGoBy says who ended an edge's waits.
-func (f *facts) letGoBy(e *edges.Edge, room int) string {
-	if e.Releaser == 0 {
+// releasedBy says who ended a group's waits.
+func (f *facts) releasedBy(g *edgeGroup, room int) string {
+	if len(g.releasers) == 0 {
 		switch {
-		case e.TimedOut == e.Count:
+		case g.timedOut == g.count:
 			return "(timed out)"
-		case e.Owner != 0:
-			return "unknown; held by " + f.threadName(e.Owner)
+		case len(g.owners) > 0:
+			return "unknown; held by " + f.label(g.owners)
 		}
 		return "unknown"
 	}
-	where := ""
-	if e.Release != (trace.Site{}) {
-		where = f.culprit(e.Release)
+	text := whoWhere(f.label(g.releasers), g.release, 2*g.sure >= g.count, room)
+	if r := g.edges[0].Release; r != (trace.Site{}) {
+		at := f.culpritAt(r)
+		text = withPlace(text, fileLine(at.File, at.Line), room)
 	}
-	return whoWhere(f.threadName(e.Releaser), where, e.Certain(), room)
+	return text
 }
 
 // whoWhere is "thread in function" in at most room columns; the thread's name takes no more than half of it.
@@ -106,4 +117,25 @@ func whoWhere(who, where string, certain bool, room int) string {
 	}
 	who = terminal.Middle(who, max(8, room/2))
 	return who + " in " + terminal.Shorten(where, max(8, room-terminal.Columns(who)-4))
+}
+
+// stackLines is a whole stack, leaf first, under a lead that says whose it is; nothing where there is none.
+func (f *facts) stackLines(lead string, at trace.Site, room int) []string {
+	if at == (trace.Site{}) {
+		return nil
+	}
+	out := []string{lead + ":"}
+	for _, l := range f.framesOf(at, room-2) {
+		out = append(out, "  "+l)
+	}
+	return out
+}
+
+// framesOf is a whole stack, leaf first, with lines where there is room.
+func (f *facts) framesOf(at trace.Site, room int) []string {
+	var out []string
+	for _, fr := range f.stackPlaces(at) {
+		out = append(out, withPlace(terminal.Shorten(fr.Func, max(8, room)), fileLine(fr.File, fr.Line), room))
+	}
+	return out
 }

@@ -23,12 +23,13 @@
 //
 // and, by view:
 //
-//	cpu      "functions":[{"function","module","self_ns","cumulative_ns","symbolised"}]
-//	blocked  "places":[{"function","call","kind","total_ns","max_ns","count","open","stack",
+//	cpu      "functions":[{"function","module","self_ns","cumulative_ns","symbolised","file","line"}]   line: that of most of its time
+//	blocked  "places":[{"function","call","kind","total_ns","max_ns","count","open","stack","file","line",
 //	         "ended_by":[{"thread":{…},"count","certain","total_ns"}]}]   one per stack; ended_by: calls that waited for what a
 //	         thread of the recording wrote, by that thread; locks' are in edges
 //	locks    "edges", "chains", "deadlocks", "inversions", as below
-//	alloc    "sites":[{"function","objects","alloc_bytes","inuse_objects","inuse_bytes","stack"}]   one per stack
+//	tree     "value":"cpu","unit":"nanoseconds","tree":{"function","total","self","file","line","children":[…]}   callers above callees
+//	alloc    "sites":[{"function","objects","alloc_bytes","inuse_objects","inuse_bytes","stack","file","line"}]   one per stack
 //	threads  "threads":[{"thread","pid","tid","name","cpu_ns","sampled_cpu_ns","ready_ns","lock_ns","wait_ns","call_ns",
 //	         "states_ns":{"running":1,…},"unplaced_cpu_ns","samples","alloc_objects","alloc_bytes","lost","exact_ns","sampled_ns",
 //	         "unknown_ns","parent":{…},"start_ns"}]   cpu_ns is -1 where unknown; states_ns is the time in each state, as the page,
@@ -38,7 +39,7 @@
 //	         "sample_events","sample_bytes","nodes_cap","node_bytes","nodes_collected","history_bytes","history_ns"}
 //	         bytes are those before compression; samples became sample_events by merging
 //	self-check "self_check":{…}   what was recorded in the process against the kernel's account; fields as in selfcheck.go
-//	summary  all of these but self-check
+//	summary  all of these but tree and self-check
 //
 // and --locks, where a thread is {"thread","pid","tid","name"}, or null where it is not known:
 //
@@ -49,6 +50,9 @@
 //	"chains":[{"total_ns":1,"max_ns":1,"count":1,"lock":true,
 //	          "links":[{"thread":{…},"kind":"mutex","object":"cache_lock","address":"0x55…","function":"get","stack":[…]}],
 //	          "end":{"act":"call","what":"fsync in flush","thread":{…},"stack":[…]}}]
+//	"edges_by_function":[{"kind":"mutex","object":"cache_lock","function":"get","released_in":"put","count":18,"certain":9,"total_ns":1,
+//	          "max_ns":1,"waiters":[{…}],"releasers":[{…}],"holder_doing":[…],"edges":2}]   edges of all threads added up
+//	"chains_by_function":[{"total_ns":1,"max_ns":1,"count":1,"lock":true,"text":["worker-* (2) in get for mutex cache_lock",…]}]
 //	"deadlocks":[{"since_ns":1,"lasted_ns":1,"threads":[{"thread":{…},"kind","object","address","function","stack","since_ns"}]}]
 //	"inversions":[{"orders":[{"outer","outer_address","inner","inner_address","thread":{…},"count","function","stack"}]}]
 //
@@ -80,8 +84,23 @@ type Options struct {
 	JSON  bool
 	Top   int      // rows of a table; 0: 20 in a table, all in JSON
 	Files []string // summary: files that were written
-	Next  string   // summary: the command to type next
+	// Recording is the file as a shell takes it: the summary ends with the command to type next, chosen by what was found. "": no such line.
+	Recording string
+	Next      string // the command of that line, where the caller knows a better one
+	Sort      Sort   // of the CPU view
+	Stacks    bool   // a whole stack below each row
+	Verbose   bool   // all statistics of the recording, not only the first line and what was lost
+	Value     string // of the tree: a name of package weigh; "": cpu
 }
+
+// Sort orders the CPU view.
+type Sort uint8
+
+// Orders of the CPU view.
+const (
+	SortSelf       Sort = iota // by what fell on a function itself
+	SortCumulative             // with what it called
+)
 
 // View is what a report shows.
 type View string
@@ -94,13 +113,14 @@ const (
 	ViewLocks   View = "locks"
 	ViewAlloc   View = "alloc"
 	ViewThreads View = "threads"
+	ViewTree    View = "tree"
 	ViewStorage View = "storage"
 	// ViewSelfCheck needs a recording with the kernel's own account.
 	ViewSelfCheck View = "self-check"
 )
 
 // Views are all of them, in the order of documentation.
-var Views = []View{ViewSummary, ViewCPU, ViewBlocked, ViewLocks, ViewAlloc, ViewThreads, ViewStorage, ViewSelfCheck}
+var Views = []View{ViewSummary, ViewCPU, ViewBlocked, ViewLocks, ViewAlloc, ViewThreads, ViewTree, ViewStorage, ViewSelfCheck}
 
 // ParseView is a view by name; "" is the summary.
 func ParseView(name string) (View, error) {
@@ -126,7 +146,10 @@ func Write(w io.Writer, src trace.Source, view View, o Options) error {
 	if err != nil {
 		return err
 	}
-	f, err := collect(src, chained(view, o), view == ViewSelfCheck, nil)
+	if _, err := o.value(); err != nil {
+		return err
+	}
+	f, err := collect(src, chained(view), view == ViewSelfCheck, nil)
 	if err != nil {
 		return err
 	}
@@ -134,8 +157,8 @@ func Write(w io.Writer, src trace.Source, view View, o Options) error {
 }
 
 // chained says whether a view has chains.
-func chained(view View, o Options) bool {
-	return view == ViewLocks || view == ViewBlocked || o.JSON && view == ViewSummary
+func chained(view View) bool {
+	return view == ViewLocks || view == ViewBlocked || view == ViewSummary
 }
 
 func (f *facts) write(w io.Writer, view View, o Options) (err error) {
@@ -174,6 +197,8 @@ func (f *facts) lines(view View, o Options) []string {
 		return f.allocView(o)
 	case ViewThreads:
 		return f.threadsView(o)
+	case ViewTree:
+		return f.treeView(o)
 	case ViewStorage:
 		return f.storageView(o)
 	case ViewSelfCheck:

@@ -116,7 +116,7 @@ func golden(t *testing.T, name, got string) {
 
 func TestGolden(t *testing.T) {
 	src := server().Source()
-	o := Options{Files: []string{"hbtrace.hbt", "hbtrace.pb.gz", "hbtrace.perfetto-trace"}, Next: "hbtrace report hbtrace.hbt --locks"}
+	o := Options{Files: []string{"hbtrace.hbt", "hbtrace.pb.gz", "hbtrace.perfetto-trace"}, Recording: "hbtrace.hbt"}
 	for _, v := range Views {
 		golden(t, string(v)+".txt", render(t, src, v, o))
 		golden(t, string(v)+".json", render(t, src, v, Options{JSON: true, Top: 6}))
@@ -169,7 +169,7 @@ func TestFitsTheTerminal(t *testing.T) {
 		for _, v := range Views {
 			for _, width := range []int{60, 80, 113, 200} {
 				for _, color := range []bool{false, true} {
-					out := render(t, src, v, Options{Width: width, Color: color, Next: "hbtrace report x.hbt"})
+					out := render(t, src, v, Options{Width: width, Color: color, Recording: "x.hbt"})
 					plain := out
 					if color {
 						plain = sgr.ReplaceAllString(out, "")

@@ -188,11 +188,12 @@ func (x *Facts) Write(w io.Writer, view View, o Options) error {
 	if err != nil {
 		return err
 	}
-	if view == ViewSelfCheck || chained(view, o) && x.chains == nil {
+	// A summary does without chains where they were too many to be found at the end of a run.
+	if view == ViewSelfCheck || chained(view) && x.chains == nil && (o.JSON || view != ViewSummary) {
 		return Write(w, x.f.src, view, o)
 	}
 	f := *x.f
-	if chained(view, o) {
+	if chained(view) && x.chains != nil {
 		f.chain(x.chains)
 	}
 	return f.write(w, view, o)

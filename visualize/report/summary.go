@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/hbtrace/hbtrace/analysis/weigh"
@@ -21,12 +22,23 @@ type section struct {
 }
 
 func (f *facts) summary(o Options) []string {
+	dead := f.deadlockLines(o)
 	if len(f.kinds) > 0 && f.stats.Events == 0 && len(f.order) == 0 {
+		o.Recording, o.Next = "", "" // no table has more
 		out := append(f.head(o), terminal.Wrap("", []string{"nothing was recorded: hbtrace doctor says why"}, o.Width)...)
 		return f.fit(o, out, nil, f.foot(o))
 	}
 	var sections []section
 	top := min(o.Top, 6)
+	if causes := f.causes(); len(causes) > 0 {
+		sections = append(sections, section{"What threads waited for", min(top, len(causes), 4), 2, func(n int) []string {
+			return f.chainTable(causes[:min(n, len(causes))], o)
+		}})
+	} else if locks := contended(f.locks()); f.blame == nil && len(locks) > 0 { // too many events for chains
+		sections = append(sections, section{"Contended locks", min(top, len(locks)), 1, func(n int) []string {
+			return f.lockLines(locks[:n], o)
+		}})
+	}
 	sums := f.byFunction(weigh.CPU)
 	for n := range sums {
 		if sums[n].self == 0 { // callers: the table is by self time
@@ -35,23 +47,23 @@ func (f *facts) summary(o Options) []string {
 		}
 	}
 	if len(sums) > 0 {
+		alloc := f.allocCost()
 		sections = append(sections, section{"CPU, by function", min(top, len(sums)), 2, func(n int) []string {
-			return f.cpuTable(sums, n, false).Lines(o.Width, o.Color)
+			lines := f.cpuTable(sums, n, false, o).Lines(o.Width, o.Color)
+			if alloc != "" {
+				lines = append(indented(terminal.Wrap("", []string{alloc}, o.Width-2)), lines...)
+			}
+			return lines
 		}})
 	}
 	if places := f.places(); len(places) > 0 {
 		sections = append(sections, section{"Blocked", min(top, len(places)), 2, func(n int) []string {
-			return f.blockedTable(places, n, false).Lines(o.Width, o.Color)
-		}})
-	}
-	if locks := contended(f.locks()); len(locks) > 0 {
-		sections = append(sections, section{"Contended locks", min(top, len(locks)), 1, func(n int) []string {
-			return f.lockLines(locks[:n], o)
+			return f.blockedTable(places, n, o).Lines(o.Width, o.Color)
 		}})
 	}
 	if sites := f.allocSites(); len(sites) > 0 {
 		sections = append(sections, section{"Allocated", min(top, len(sites), 3), 1, func(n int) []string {
-			return f.allocTable(sites, n, false).Lines(o.Width, o.Color)
+			return f.allocTable(sites, n, o).Lines(o.Width, o.Color)
 		}})
 	}
 	for i := range sections {
@@ -61,7 +73,18 @@ func (f *facts) summary(o Options) []string {
 			return append([]string{terminal.Paint(o.Color, terminal.Bold, heading)}, lines(n)...)
 		}
 	}
-	return f.fit(o, f.head(o), sections, f.foot(o))
+	head := f.head(o)
+	if len(dead) > 0 {
+		head = append(head, dead[1:min(len(dead), 8)]...) // without the blank line
+	}
+	return f.fit(o, head, sections, f.foot(o))
+}
+
+func indented(lines []string) []string {
+	for i := range lines {
+		lines[i] = "  " + lines[i]
+	}
+	return lines
 }
 
 // doubtLines are what the doubts may take without anything giving way to them.
@@ -78,7 +101,7 @@ func (f *facts) fit(o Options, head []string, sections []section, foot []string)
 				longest = i
 			}
 		}
-		out = append(out, f.doubtText(o, true, max(doubtLines, summaryLines-len(out)-len(foot)))...)
+		out = append(out, f.doubtText(o, max(doubtLines, summaryLines-len(out)-len(foot)))...)
 		out = append(out, foot...)
 		if len(out) <= summaryLines {
 			return out
@@ -98,8 +121,8 @@ func (f *facts) foot(o Options) []string {
 		lines := wrapWords("wrote     ", files, o.Width)
 		out = append(out, lines...)
 	}
-	if o.Next != "" {
-		out = append(out, terminal.Paint(o.Color, terminal.Bold, "next      ")+terminal.Clean(o.Next))
+	if next := cmp.Or(o.Next, f.next(o.Recording)); next != "" {
+		out = append(out, terminal.Paint(o.Color, terminal.Bold, "next      ")+terminal.Clean(next))
 	}
 	return out
 }

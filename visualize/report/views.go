@@ -41,7 +41,7 @@ func (f *facts) head(o Options) []string {
 	} else if accounted > 0 {
 		first = append(first, "CPU "+inline(duration(accounted))+" sampled")
 	}
-	if tail := f.weights.Doubt.TailCPU; tail > 0 {
+	if tail := f.weights.Doubt.TailCPU; tail > 0 && o.Verbose {
 		first = append(first, inline(duration(tail))+" of it after threads' last samples")
 	}
 	out := []string{terminal.Paint(o.Color, terminal.Bold, "hbtrace: "+terminal.Middle(terminal.Clean(command), o.Width-9))}
@@ -71,7 +71,7 @@ func more(t *terminal.Table, shown, all int) {
 
 // end adds the doubts.
 func (f *facts) end(lines []string, o Options) []string {
-	return append(append(lines, ""), f.doubtText(o, true, 0)...)
+	return append(append(lines, ""), f.doubtText(o, 0)...)
 }
 
 func (f *facts) cpuView(o Options) []string {
@@ -80,10 +80,64 @@ func (f *facts) cpuView(o Options) []string {
 	if len(sums) == 0 {
 		return f.end(append(out, f.missing(o, "CPU samples", "cpu")...), o)
 	}
-	return f.end(append(out, titled(o, "CPU time by function", f.cpuTable(sums, o.Top, true).Lines(o.Width, o.Color))...), o)
+	heading := "CPU time by function"
+	if o.Sort == SortCumulative {
+		byCumulative(sums)
+		heading = "CPU time by function and what it called"
+	}
+	n := min(o.Top, len(sums))
+	t := f.cpuTable(sums, n, !o.Stacks, o)
+	lines := t.Lines(o.Width, o.Color)
+	if o.Stacks {
+		stacks := f.heaviestStacks(sums[:n], weigh.CPU)
+		lines = f.withStacks(t, o, func(i int) trace.Site { return stacks[i] })
+	}
+	rest := &terminal.Table{Indent: 2}
+	more(rest, n, len(sums))
+	return f.end(append(out, titled(o, heading, append(lines, rest.Lines(o.Width, o.Color)...))...), o)
 }
 
-func (f *facts) cpuTable(sums []*sum, top int, module bool) *terminal.Table {
+// withStacks is a table with a whole stack below each of its rows.
+func (f *facts) withStacks(t *terminal.Table, o Options, at func(row int) trace.Site) []string {
+	t.Plain = true
+	return t.Under(o.Width, o.Color, func(i, room int) []string {
+		return f.framesOf(at(i), room)
+	})
+}
+
+// heaviestStacks are, for each of the functions, the stack that it had most of v on top of.
+func (f *facts) heaviestStacks(sums []*sum, v weigh.Value) []trace.Site {
+	row := map[frames.ID]int{}
+	for i, s := range sums {
+		for _, id := range s.ids {
+			row[id] = i
+		}
+	}
+	out, most := make([]trace.Site, len(sums)), make([]int64, len(sums))
+	own := make([]bool, len(sums)) // the function is the leaf
+	for i := range f.weights.Rows {
+		r := &f.weights.Rows[i]
+		w := r.Values[v]
+		if w == 0 {
+			continue
+		}
+		for j, node := range f.frames.Path(nil, r.Stack) {
+			for k, at := range f.frames.Of(node) {
+				n, ok := row[at.ID]
+				if !ok {
+					continue
+				}
+				leaf := j == f.frames.Depth(r.Stack)-1 && k == len(f.frames.Of(node))-1
+				if leaf && !own[n] || leaf == own[n] && w > most[n] {
+					out[n], most[n], own[n] = trace.Site{Stack: r.Stack, Hook: r.Hook}, w, leaf
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (f *facts) cpuTable(sums []*sum, top int, module bool, o Options) *terminal.Table {
 	t := &terminal.Table{Columns: []terminal.Column{
 		{Title: "self", Right: true}, {Right: true}, {Title: "cumulative", Right: true}, {Right: true}, {Title: "function", Flex: 4},
 	}, Indent: 2}
@@ -92,6 +146,8 @@ func (f *facts) cpuTable(sums []*sum, top int, module bool) *terminal.Table {
 	}
 	total := float64(f.weights.Total[weigh.CPU])
 	n := min(top, len(sums))
+	f.locate(sums[:n], weigh.CPU)
+	var places []string
 	for _, s := range sums[:n] {
 		row := []string{
 			duration(s.self), number.Percent(float64(s.self), total), duration(s.cum), number.Percent(float64(s.cum), total), s.name,
@@ -100,10 +156,9 @@ func (f *facts) cpuTable(sums []*sum, top int, module bool) *terminal.Table {
 			row = append(row, f.moduleName(s.module))
 		}
 		t.Add(row...)
+		places = append(places, fileLine(s.file, s.line))
 	}
-	if module {
-		more(t, n, len(sums))
-	}
+	t.Annotate(4, o.Width, places)
 	return t
 }
 
@@ -125,13 +180,21 @@ func (f *facts) blockedView(o Options) []string {
 	if len(places) == 0 {
 		return f.end(append(out, f.missing(o, "waits and blocking calls", "syscall")...), o)
 	}
-	out = append(out, titled(o, "Blocked, by function and call", f.blockedTable(places, o.Top, true).Lines(o.Width, o.Color))...)
-	if lines := f.handoffLines(o); len(lines) > 0 {
-		out = append(out, titled(o, "Waited for what another thread wrote", lines)...)
+	out = append(out, f.chainLines(o, "What waits led to, other than those for locks", false)...)
+	n := min(o.Top, len(places))
+	t := f.blockedTable(places, n, o)
+	lines := t.Lines(o.Width, o.Color)
+	if o.Stacks {
+		lines = f.withStacks(t, o, func(i int) trace.Site { return places[i].heaviest.at })
 	}
-	out = append(out, terminal.Wrap("", []string{fmt.Sprintf("Waits shorter than %s and calls shorter than %s are not in it.",
+	rest := &terminal.Table{Indent: 2}
+	more(rest, n, len(places))
+	out = append(out, titled(o, "Blocked, by function and call", append(lines, rest.Lines(o.Width, o.Color)...))...)
+	if lines := f.handoffLines(o); len(lines) > 0 {
+		out = append(out, titled(o, "Waited for data that another thread wrote", lines)...)
+	}
+	out = append(out, terminal.Wrap("", []string{fmt.Sprintf("Waits shorter than %s and calls shorter than %s are only counted, and not in these tables.",
 		inline(duration(f.meta.LockThresholdNs)), inline(duration(f.meta.CallThresholdNs)))}, o.Width)...)
-	out = append(out, f.chainLines(o, "What other waits were spent on in the end", false)...)
 	return f.end(out, o)
 }
 
@@ -163,22 +226,22 @@ func (f *facts) handoffLines(o Options) []string {
 	return t.Lines(o.Width, o.Color)
 }
 
-func (f *facts) blockedTable(places []*place, top int, all bool) *terminal.Table {
+func (f *facts) blockedTable(places []*place, top int, o Options) *terminal.Table {
 	t := &terminal.Table{Columns: []terminal.Column{
 		{Title: "total", Right: true}, {Title: "longest", Right: true}, {Title: "count", Right: true},
 		{Title: "call", Flex: 1, Plain: true}, {Title: "in function", Flex: 1},
 	}, Indent: 2}
-	n := min(top, len(places))
-	for _, p := range places[:n] {
+	var notes []string
+	for _, p := range places[:min(top, len(places))] {
 		call := p.call
 		if p.open > 0 {
 			call += " (unfinished)"
 		}
+		at := f.culpritAt(p.heaviest.at)
 		t.Add(duration(p.total), duration(p.max), number.Count(p.count), call, p.function)
+		notes = append(notes, fileLine(at.File, at.Line))
 	}
-	if all {
-		more(t, n, len(places))
-	}
+	t.Annotate(4, o.Width, notes)
 	return t
 }
 
@@ -188,7 +251,20 @@ func (f *facts) allocView(o Options) []string {
 	if len(sites) == 0 {
 		return f.end(append(out, f.missing(o, "sampled allocations", "alloc")...), o)
 	}
-	out = append(out, titled(o, "Allocated, by function", f.allocTable(sites, o.Top, true).Lines(o.Width, o.Color))...)
+	if line := f.allocCost(); line != "" {
+		out = append(out, terminal.Wrap("", []string{line}, o.Width)...)
+	}
+	n := min(o.Top, len(sites))
+	t := f.allocTable(sites, n, o)
+	lines := t.Lines(o.Width, o.Color)
+	if o.Stacks {
+		lines = f.withStacks(t, o, func(i int) trace.Site {
+			return trace.Site{Stack: sites[i].heaviest.Stack, Hook: sites[i].heaviest.Hook}
+		})
+	}
+	rest := &terminal.Table{Indent: 2}
+	more(rest, n, len(sites))
+	out = append(out, titled(o, "Allocated, by function", append(lines, rest.Lines(o.Width, o.Color)...))...)
 	var objects, size, freed uint64
 	for _, t := range f.order {
 		objects += t.AllocObjects
@@ -202,20 +278,20 @@ func (f *facts) allocView(o Options) []string {
 	return f.end(out, o)
 }
 
-func (f *facts) allocTable(sites []*allocSite, top int, all bool) *terminal.Table {
+func (f *facts) allocTable(sites []*allocSite, top int, o Options) *terminal.Table {
 	t := &terminal.Table{Columns: []terminal.Column{
 		{Title: "bytes", Right: true}, {Right: true}, {Title: "objects", Right: true}, {Title: "still in use", Right: true},
 		{Title: "function", Flex: 1},
 	}, Indent: 2}
-	n := min(top, len(sites))
 	total := float64(f.weights.Total[weigh.AllocSpace])
-	for _, a := range sites[:n] {
+	var notes []string
+	for _, a := range sites[:min(top, len(sites))] {
+		at := f.culpritAt(trace.Site{Stack: a.heaviest.Stack, Hook: a.heaviest.Hook})
 		t.Add(byteSize(uint64(max(0, a.space))), number.Percent(float64(a.space), total), number.Count(uint64(max(0, a.objects))),
 			byteSize(uint64(max(0, a.inuse))), a.function)
+		notes = append(notes, fileLine(at.File, at.Line))
 	}
-	if all {
-		more(t, n, len(sites))
-	}
+	t.Annotate(4, o.Width, notes)
 	return t
 }
 
@@ -303,5 +379,6 @@ func (f *facts) storageView(o Options) []string {
 		t.Add("recorded by "+f.meta.Version+" on "+f.meta.Host, f.meta.Started.UTC().Format(time.DateTime), "", "")
 	}
 	out := append(f.head(o), titled(o, "Storage", t.Lines(o.Width, o.Color))...)
-	return append(append(out, ""), f.doubtText(o, false, 0)...)
+	o.Verbose = true
+	return append(append(out, ""), f.doubtText(o, 0)...)
 }

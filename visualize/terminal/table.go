@@ -23,10 +23,28 @@ type Table struct {
 	Rows    [][]string
 	Indent  int
 	Chain   bool // lines that the caller adds under a row are each a step further
+	Plain   bool // lines under a row have no arrow
 }
 
 // Add appends a row.
 func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
+
+// Annotate adds a note in brackets to the cells of a column, where the width has room for it. Call it when all rows are there.
+func (t *Table) Annotate(column, width int, notes []string) {
+	w := t.Widths(width)
+	room := width - t.Indent - gap*(len(w)-1)
+	for i, n := range w {
+		if i != column {
+			room -= n
+		}
+	}
+	for i, note := range notes {
+		cell := &t.Rows[i][column]
+		if note != "" && Columns(Clean(*cell))+Columns(note)+3 <= room {
+			*cell += " (" + note + ")"
+		}
+	}
+}
 
 // What Paint can do: SGR parameters.
 const (
@@ -210,7 +228,7 @@ func (t *Table) Under(width int, colour bool, more func(row, room int) []string)
 		room := width - at - 2
 		for j, text := range more(i, room) {
 			mark := "◂ "
-			if j > 0 && !t.Chain {
+			if t.Plain || j > 0 && !t.Chain {
 				mark = "  "
 			}
 			text = strings.TrimRight(Middle(Clean(text), room), " ")
