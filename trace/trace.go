@@ -186,9 +186,13 @@ type Module struct {
 	Proc    ProcID // of ModuleAnon: whose memory it is
 	// Where it was mapped first; pprof wants a range. Bias = address - ELF virtual address.
 	Lo, Hi, Bias uint64
+	Code         Code // of ModuleELF; zero where the file was not there, or has not one segment of code
 	// Variables are the module's that threads waited for, by ELF virtual address of what they waited for.
 	Variables map[uint64]Variable
 }
+
+// Code is a file's segment of code: ELF virtual addresses, whole pages, and the offset in the file that Lo has.
+type Code struct{ Lo, Hi, Offset uint64 }
 
 // Variable is a place in a module's data.
 type Variable struct {

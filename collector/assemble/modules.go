@@ -22,6 +22,7 @@ type MapsEntry struct {
 type File struct {
 	BuildID string // lower-case hex; "" none
 	Loads   []Load
+	Code    trace.Code
 }
 
 // Load is a PT_LOAD program header.
@@ -50,7 +51,7 @@ type moduleKey struct {
 }
 
 // id returns a module's number, 0 when there are too many.
-func (r *registry) id(k moduleKey, lo, hi, bias uint64) trace.ModuleID {
+func (r *registry) id(k moduleKey, lo, hi, bias uint64, code trace.Code) trace.ModuleID {
 	if id, ok := r.ids[k]; ok {
 		return id
 	}
@@ -63,7 +64,7 @@ func (r *registry) id(k moduleKey, lo, hi, bias uint64) trace.ModuleID {
 	id := trace.ModuleID(len(r.ids) + 1)
 	r.ids[k] = id
 	if r.on != nil {
-		r.on(trace.Module{ID: id, Path: k.path, BuildID: k.buildID, Kind: k.kind, Proc: trace.ProcID(k.proc), Lo: lo, Hi: hi, Bias: bias})
+		r.on(trace.Module{ID: id, Path: k.path, BuildID: k.buildID, Kind: k.kind, Proc: trace.ProcID(k.proc), Lo: lo, Hi: hi, Bias: bias, Code: code})
 	}
 	return id
 }
@@ -243,6 +244,7 @@ func (a *Assembler) moduleRecord(h *segment.Rec, rec []byte) bool {
 
 func (a *Assembler) addMapping(p *process, path string, lo, hi, bias uint64, time trace.Ns) {
 	key := moduleKey{path: path}
+	var code trace.Code
 	switch path {
 	case "linux-vdso.so.1", "linux-gate.so.1", "[vdso]":
 		key.path, key.kind = "[vdso]", trace.ModuleVDSO
@@ -250,9 +252,10 @@ func (a *Assembler) addMapping(p *process, path string, lo, hi, bias uint64, tim
 		key.path, key.kind, key.proc = "[anon]", trace.ModuleAnon, p.uid
 		bias = 0 // addresses are absolute
 	default:
-		key.buildID = a.file(p, path).BuildID
+		f := a.file(p, path)
+		key.buildID, code = f.BuildID, f.Code
 	}
-	if id := a.mods.id(key, lo, hi, bias); id != 0 {
+	if id := a.mods.id(key, lo, hi, bias, code); id != 0 {
 		if key.kind == trace.ModuleAnon {
 			p.space.anon = id
 		}

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hbtrace/hbtrace/symbols"
 )
 
 // maxMapsBytes bounds what is read of a /proc/PID/maps: 65530 mappings is the kernel's default limit for a process.
@@ -193,6 +195,7 @@ func readELF(f *os.File) (out File) {
 	if err != nil {
 		return File{}
 	}
+	out.Code = symbols.CodeSegment(e)
 	for _, p := range e.Progs {
 		switch {
 		case p.Type == elf.PT_LOAD:

@@ -132,7 +132,7 @@ func (a *Assembler) off(id trace.ThreadID, p *process, w *offWaiting) {
 		}
 	}
 	if len(w.Kernel) > 0 && a.offs.kernel == 0 {
-		a.offs.kernel = a.mods.id(moduleKey{path: kernelPath, kind: trace.ModuleKernel}, 1<<63, 1<<64-1, 0)
+		a.offs.kernel = a.mods.id(moduleKey{path: kernelPath, kind: trace.ModuleKernel}, 1<<63, 1<<64-1, 0, trace.Code{})
 	}
 	for i := len(w.Kernel) - 1; i >= 0; i-- {
 		e.Stack = a.cfg.Stacks.Push(e.Stack, trace.Addr{Module: a.offs.kernel, Off: w.Kernel[i]}, trace.HowTable)

@@ -131,18 +131,39 @@ func TestDependenciesPointAlongTheDataPath(t *testing.T) {
 	}
 }
 
+// recorder are the folders of what records, with all that lies under them.
+var recorder = []string{"agent", "attach", "collector", "concurrentring", "flight", "kernel", "sampler", "segment", "syscallproxy", "unwind"}
+
+// reader are the folders of what reads recordings.
+var reader = []string{"trace", "tracefile", "analysis", "visualize"}
+
+// under says whether a package is one of folders, or lies under one.
+func under(importPath string, folders []string) bool {
+	rel := strings.TrimPrefix(importPath, module+"/")
+	return slices.ContainsFunc(folders, func(f string) bool { return rel == f || strings.HasPrefix(rel, f+"/") })
+}
+
 // TestReadingNeedsNoRecorder: a recording is read on machines and by programs that do not record.
 func TestReadingNeedsNoRecorder(t *testing.T) {
 	for _, p := range list(t) {
-		if rel := strings.TrimPrefix(p.ImportPath, module+"/"); rel != "trace" && rel != "tracefile" && !strings.HasPrefix(rel, "visualize/") && !strings.HasPrefix(rel, "analysis/") {
+		if !under(p.ImportPath, reader) || isAside(p.ImportPath) {
 			continue
 		}
 		for _, d := range p.Deps {
-			for _, recorder := range []string{"agent", "segment", "sampler", "collector", "concurrentring", "kernel"} {
-				if d == module+"/"+recorder {
-					t.Errorf("%s depends on %s", p.ImportPath, d)
-				}
+			if inside(d) && under(d, recorder) {
+				t.Errorf("%s depends on %s", p.ImportPath, d)
 			}
+		}
+	}
+}
+
+// TestUnder: a part of a forbidden folder is forbidden too, and one whose name only begins like it is not.
+func TestUnder(t *testing.T) {
+	for path, want := range map[string]bool{
+		"collector": true, "collector/assemble": true, "collectors": false, "analysis/collector": false, "agent/freshness": true, "live": false,
+	} {
+		if got := under(module+"/"+path, recorder); got != want {
+			t.Errorf("under(%s) is %v", path, got)
 		}
 	}
 }

@@ -356,6 +356,11 @@ func TestDemo(t *testing.T) {
 			t.Errorf("no thread %s", name)
 		}
 	}
+	for _, m := range r.Modules() {
+		if m.Path == exe && (m.Code.Hi <= m.Code.Lo || m.Code.Lo+m.Bias < m.Lo) {
+			t.Errorf("the program's code is recorded as %+v, the program at %#x to %#x", m.Code, m.Lo, m.Hi)
+		}
+	}
 	knead, chop := r.share(t, "cpu", function("knead_dough")), r.share(t, "cpu", function("chop_vegetables"))
 	t.Logf("knead_dough %.1f %%, chop_vegetables %.1f %%", 100*knead, 100*chop)
 	if knead+chop < 0.7 || knead < 1.5*chop || knead > 2.7*chop {

@@ -258,8 +258,10 @@ func (w *writer) mappings() {
 			// Symbols are in the profile: pprof need not, and on another machine could not, look for the file.
 			HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true,
 		}
-		if t, ok := textOf(m); ok {
-			x.Start, x.Limit, x.Offset = m.Bias+t.lo, m.Bias+t.hi, t.offset
+		// pprof looks code up there to disassemble it. A mapping that begins anywhere else than its rules for segments have it is
+		// taken for another file's, and nothing is found in it.
+		if t := m.Code; t.Hi != 0 {
+			x.Start, x.Limit, x.Offset = m.Bias+t.Lo, m.Bias+t.Hi, t.Offset
 		}
 		w.maps[m.ID] = x
 		w.p.Mapping = append(w.p.Mapping, x)

@@ -18,7 +18,7 @@ import (
 )
 
 // TestDisassembly: pprof finds the instructions of a function in the very file that was recorded, as compilers and linkers lay it out,
-// and what fell on them. Of a file that is another one, it has the module's whole range.
+// and what fell on them. Where the recording does not say where that is, a mapping is the module's whole range.
 func TestDisassembly(t *testing.T) {
 	tool := pprofTool(t)
 	for _, program := range []string{"cc", "objdump", "nm"} {
@@ -73,9 +73,9 @@ func TestDisassembly(t *testing.T) {
 			if f.Type == elf.ET_EXEC {
 				lo, bias = f.Progs[0].Vaddr&^0xfff, 0
 			}
-			made := func(id string) []byte {
+			made := func(id string, code trace.Code) []byte {
 				b := tracetest.New()
-				m := b.AddModule(trace.Module{Path: file, BuildID: id, Lo: bias + lo, Hi: bias + end, Bias: bias})
+				m := b.AddModule(trace.Module{Path: file, BuildID: id, Code: code, Lo: bias + lo, Hi: bias + end, Bias: bias})
 				addr := trace.Addr{Module: m, Off: at}
 				b.SetSymbols(addr, []trace.SymFrame{{Func: "churn", Linkage: "churn"}})
 				th := b.AddThread(trace.Thread{Proc: b.AddProcess(trace.Process{PID: 1, Exe: file}), TID: 1})
@@ -84,7 +84,7 @@ func TestDisassembly(t *testing.T) {
 				return data
 			}
 			path := filepath.Join(dir, "p.pb.gz")
-			if err := os.WriteFile(path, made(id), 0o600); err != nil {
+			if err := os.WriteFile(path, made(id, symbols.CodeSegment(f)), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			cmd := exec.Command(tool, "-symbolize=none", "-disasm=churn", path)
@@ -93,12 +93,12 @@ func TestDisassembly(t *testing.T) {
 			if want := fmt.Sprintf(`(?m)^\s+7ms +7ms +%x: `, at); err != nil || !regexp.MustCompile(want).Match(out) {
 				t.Errorf("%v, no %q in\n%s", err, want, out)
 			}
-			other, err := profile.ParseData(made("00" + id[2:]))
+			other, err := profile.ParseData(made("00"+id[2:], trace.Code{}))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if m := other.Mapping[0]; m.Start != bias+lo || m.Limit != bias+end || m.Offset != 0 {
-				t.Errorf("of another file's code: %#x to %#x, offset %#x", m.Start, m.Limit, m.Offset)
+				t.Errorf("of code that is nowhere: %#x to %#x, offset %#x", m.Start, m.Limit, m.Offset)
 			}
 		})
 	}
