@@ -8,7 +8,6 @@
 #ifndef HB_OS_H
 #define HB_OS_H
 
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,22 +19,11 @@
 #error "no agent/arch_*.h for this architecture yet"
 #endif
 
-#define HB_LIKELY(x) __builtin_expect(!!(x), 1)
-#define HB_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define HB_EXPORT __attribute__((visibility("default"), used))
 #define HB_NOINLINE __attribute__((noinline, noclone))
-#define HB_INLINE static inline __attribute__((always_inline))
 #define HB_CFA __builtin_dwarf_cfa()        /* the caller's stack pointer after we return; needs no frame */
 
-#define hb_load_relaxed(p) atomic_load_explicit((p), memory_order_relaxed)
-#define hb_load_acquire(p) atomic_load_explicit((p), memory_order_acquire)
-#define hb_store_relaxed(p, v) atomic_store_explicit((p), (v), memory_order_relaxed)
-#define hb_store_release(p, v) atomic_store_explicit((p), (v), memory_order_release)
-#define hb_add_relaxed(p, v) atomic_fetch_add_explicit((p), (v), memory_order_relaxed)
-#define hb_sub_relaxed(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
-#define hb_sub_release(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_release)
-#define hb_cas_seq(p, expected, v) \
-  atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_seq_cst, memory_order_relaxed)
+#include "segment/atomic.h"
 #define hb_compiler_barrier() __asm__ volatile("" ::: "memory")
 
 #define HB_EPERM 1

@@ -17,6 +17,7 @@ var madeAMD64 = made{
 		"agent/state.h",
 		"agent/stub.c",
 		"agent/thread.h",
+		"concurrentring/claim.h",
 		"concurrentring/producer.h",
 		"hooks/alloc.h",
 		"hooks/c11.h",
@@ -40,6 +41,7 @@ var madeAMD64 = made{
 		"sampler/lend.h",
 		"sampler/mask.h",
 		"sampler/points.h",
+		"segment/atomic.h",
 		"segment/layout.h",
 		"syscallproxy/proxy.h",
 		"unwind/delta.h",
@@ -50,9 +52,9 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "6aced250fe24257aae106763f15c778aadee9db0ac7d3d4837ee2bff7e3d9363",
+	sourcesSHA256: "78cd6e3b571b6ceb2ea90044780da0018b448fc1b22a222ede98d40c074b3235",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so": "3a56279f1274f7b4469c7dd0314ead7d37ce0ccd927ad3c6799f45de3b8d2e79",
+		"agent/hbagent_linux_amd64.so": "6bc8308de3cf47a774b19ba09cc1834691a085056d68e38e9cfab5b723ce9842",
 		"agent/stub_linux_386.so":      "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

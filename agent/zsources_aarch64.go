@@ -15,6 +15,7 @@ var madeARM64 = made{
 		"agent/session.h",
 		"agent/state.h",
 		"agent/thread.h",
+		"concurrentring/claim.h",
 		"concurrentring/producer.h",
 		"hooks/alloc.h",
 		"hooks/c11.h",
@@ -38,6 +39,7 @@ var madeARM64 = made{
 		"sampler/lend.h",
 		"sampler/mask.h",
 		"sampler/points.h",
+		"segment/atomic.h",
 		"segment/layout.h",
 		"syscallproxy/proxy.h",
 		"unwind/delta.h",
@@ -48,8 +50,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "a66be7eb2f58e0ad9d9766106624f2527f7fde147a75b2dda18b9eb10628a714",
+	sourcesSHA256: "78f45588e66f4ce4c7a2a3b0511196d36b90ee06f548902a907c0abdfeffa1e6",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "6ef009336fba9a9586f241ac380c3c76c58665817c444f5bb89e1a160d35a2fe",
+		"agent/hbagent_linux_arm64.so": "bad041abcd7824bb45f08aacf5c72ad49d6ed342cec1906330312d77235d939c",
 	},
 }

@@ -106,6 +106,8 @@ type session struct {
 	mu            sync.Mutex // the rest: shared with the server's goroutines
 	procs         map[uint32]*process
 	departed      []*process
+	announced     [][]byte // records that the recorder writes for Go programs, for the next pass
+	golang        map[uint32]*goProcess
 	newcomers     []uint32 // processes that attached since the last pass
 	past          []uint32 // reaped, oldest first
 	attachedCount int
@@ -160,6 +162,7 @@ func (s *session) pipeline() error {
 		Describe: s.describe,
 		OnThread: func(t trace.Thread) {
 			s.threads[uint32(t.ID)] = struct{}{}
+			s.nameGoroutine(&t)
 			t.SignalsSent = max(t.SignalsSent, s.sent[t.ID])
 			// The slot counts samples too, but a thread that exits has freed it before it is looked at.
 			t.Samples = max(t.Samples, s.samples[t.ID])
@@ -278,6 +281,7 @@ func (s *session) pass() int {
 	s.watch(now)
 	gone := s.takeDeparted() // before the ring is read: nothing of theirs comes later
 	s.countSignals()
+	s.announceGo()
 	_, bytes := s.ring.Drain(func(_ int, rec []byte) { s.asm.Record(rec) })
 	s.drainKernel()
 	s.asm.EndPass()
@@ -481,6 +485,9 @@ func (s *session) close() {
 	s.files.Close()
 	for _, c := range s.code {
 		c.close()
+	}
+	for _, g := range s.golang {
+		g.table.Close()
 	}
 	if s.epoll >= 0 {
 		unix.Close(s.epoll)

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hbtrace/hbtrace/goruntime"
 	"golang.org/x/sys/unix"
 )
 
@@ -47,35 +48,46 @@ func stdio(files [3]*os.File) ([]uintptr, error) {
 // launch starts the program in the recorder's own process group, so that the terminal treats both alike.
 // Descriptors above 2 that the recorder inherited stay open in it: whoever passed them meant them for it. Signals
 // are ignored and blocked in it as they were when the recorder started (inherited.go).
-func launch(p *program, env []string, dir string, files [3]*os.File) (*child, error) {
+//
+// join takes the process of a Go program into the session; golang says why that was not possible.
+func launch(p *program, env []string, dir string, files [3]*os.File, join func(pid int) (goruntime.Session, error)) (c *child, golang, err error) {
 	fds, err := stdio(files)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	attr := &syscall.ProcAttr{Env: env, Dir: dir, Files: fds}
 	path, args := p.path, p.args
 	if p.shells {
 		path, args = "/bin/sh", append([]string{"sh", p.path}, p.args[1:]...)
 	}
-	var pid int
 	h := inherited()
-	err = h.around(func() error {
-		pid, _, err = syscall.StartProcess(path, args, attr)
-		return err
-	})
+	start := func(sys *syscall.SysProcAttr) (pid int, err error) {
+		err = h.around(func() error {
+			pid, _, err = syscall.StartProcess(path, args, &syscall.ProcAttr{Env: env, Dir: dir, Files: fds, Sys: sys})
+			return err
+		})
+		return pid, err
+	}
+	var pid int
+	if p.golang != nil {
+		var started goruntime.Started
+		started, err = goruntime.Launch(p.golang, start, join)
+		pid, golang = started.PID, started.Refused
+	} else {
+		pid, err = start(nil)
+	}
 	runtime.KeepAlive(files) // closes its descriptors when it is collected
 	if errors.Is(err, syscall.ENOEXEC) {
-		return nil, fmt.Errorf("start %s: the kernel cannot run a file of this format (for another machine, or damaged)", p.path)
+		return nil, nil, fmt.Errorf("start %s: the kernel cannot run a file of this format (for another machine, or damaged)", p.path)
 	}
 	if errors.Is(err, syscall.E2BIG) {
-		return nil, fmt.Errorf("start %s: arguments and environment are too long", p.path)
+		return nil, nil, fmt.Errorf("start %s: arguments and environment are too long", p.path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", p.path, err)
+		return nil, nil, fmt.Errorf("start %s: %w", p.path, err)
 	}
-	c := &child{pid: pid, done: make(chan struct{})}
+	c = &child{pid: pid, done: make(chan struct{})}
 	go c.wait()
-	return c, nil
+	return c, golang, nil
 }
 
 func (c *child) wait() {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/hbtrace/hbtrace/goruntime"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +24,8 @@ type program struct {
 	args   []string // what execve is given: args[0] is what the user typed
 	asan   bool     // needs libasan, which insists on being the first library
 	notes  []string
-	shells bool // neither ELF nor "#!": run by /bin/sh, as shells do
+	golang *goruntime.Program // a Go program that can be recorded; nil: none
+	shells bool               // neither ELF nor "#!": run by /bin/sh, as shells do
 }
 
 // findProgram looks the command up as a shell does, in path (the value of PATH), relative to dir ("" = here).
@@ -190,6 +192,9 @@ func (p *program) loaded(shown, path string) error {
 				interp = string(bytes.TrimRight(b, "\x00"))
 			}
 		}
+	}
+	if p.inspectGo(shown, path) {
+		return nil
 	}
 	switch {
 	case interp == "" && isLoader(e):

@@ -188,7 +188,7 @@ func TestLaunchPassesDescriptorsAndArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := launch(p, os.Environ(), "", [3]*os.File{nil, w, nil})
+	c, _, err := launch(p, os.Environ(), "", [3]*os.File{nil, w, nil}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestLaunchWithoutShebang(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := launch(p, os.Environ(), "", [3]*os.File{})
+	c, _, err := launch(p, os.Environ(), "", [3]*os.File{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

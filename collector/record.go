@@ -17,6 +17,7 @@ import (
 
 	"github.com/hbtrace/hbtrace/agent"
 	"github.com/hbtrace/hbtrace/flight"
+	"github.com/hbtrace/hbtrace/goruntime"
 	"github.com/hbtrace/hbtrace/hooks"
 	"github.com/hbtrace/hbtrace/sampler"
 	"github.com/hbtrace/hbtrace/segment"
@@ -178,7 +179,9 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 	env := environ(o.Env, preload, s.server.session(), prog.asan)
 	s.start()
 	s.arm()
-	c, err := launch(prog, env, o.Dir, [3]*os.File{o.Stdin, o.Stdout, o.Stderr})
+	c, golang, err := launch(prog, env, o.Dir, [3]*os.File{o.Stdin, o.Stdout, o.Stderr}, func(pid int) (goruntime.Session, error) {
+		return s.joinGo(pid, prog.golang)
+	})
 	s.disarm()
 	if err != nil {
 		s.abandon()
@@ -188,6 +191,9 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 		if err := s.keep.w.SetProgram(c.pid); err != nil {
 			s.notes.add(err.Error())
 		}
+	}
+	if golang != nil {
+		s.notes.addf("%s is a Go program and is not recorded: %v", prog.path, golang)
 	}
 	all()
 	hurry := make(chan struct{})

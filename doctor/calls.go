@@ -50,7 +50,7 @@ var blocking = map[string]string{
 func (p *Program) lookCalls(f *findings, base string, file *elf.File, c closure) {
 	wrapped := map[string]hooks.Info{}
 	for _, h := range hooks.Table {
-		if h.Version != "syscall" {
+		if h.Version != "syscall" && !h.Go() {
 			wrapped[h.Name] = h
 		}
 	}

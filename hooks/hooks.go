@@ -64,12 +64,15 @@ func (o Object) String() string {
 // Info is one line of the table.
 type Info struct {
 	ID      trace.HookID
-	Name    string // the symbol that is interposed
+	Name    string // the symbol that is interposed, or the Go runtime's reason for a wait
 	Class   Class
 	Object  Object
 	Parks   bool   // whoever enters usually sleeps
-	Version string // glibc symbol version; "" = the only one; "syscall" = met inside syscall()
+	Version string // glibc symbol version; "" = the only one; "syscall" = met inside syscall(); "go" = a wait of the Go runtime
 }
+
+// Go says that the entry is no function but what a goroutine waits for.
+func (i Info) Go() bool { return i.Version == "go" }
 
 var byID = func() []Info {
 	t := make([]Info, Table[len(Table)-1].ID+1)

@@ -38,17 +38,21 @@ func TestTableIsFresh(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	names := map[string]trace.HookID{}
+	type name struct {
+		name   string
+		golang bool // goroutines sleep and select too
+	}
+	names := map[name]trace.HookID{}
 	last := trace.HookID(0)
 	for _, h := range Table {
 		if h.ID <= last {
 			t.Errorf("%s: id %d after %d: ids must ascend, each once", h.Name, h.ID, last)
 		}
 		last = h.ID
-		if other, dup := names[h.Name]; dup {
+		if other, dup := names[name{h.Name, h.Go()}]; dup {
 			t.Errorf("%s has ids %d and %d", h.Name, other, h.ID)
 		}
-		names[h.Name] = h.ID
+		names[name{h.Name, h.Go()}] = h.ID
 		if h.Class == ClassNone {
 			t.Errorf("%s has no class", h.Name)
 		}

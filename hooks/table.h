@@ -239,4 +239,31 @@ HB_HOOK(280, getaddrinfo,              CALL,   NONE, 1, "")
 /* what tells two ends of a channel */
 HB_HOOK(290, epoll_ctl,                LIFE,   FD,   0, "")
 HB_HOOK(291, socketpair,               LIFE,   NONE, 0, "")
+/* what goroutines wait for, as the Go runtime calls it (goruntime/reasons.go). Version "go": nothing is interposed, and the
+ * agent does not see these lines. The name that is shown has blanks, and no "go" */
+#ifdef HB_HOOK_GO
+HB_HOOK(301, go_ready,                 WAKE,   ADDR, 0, "go")
+HB_HOOK(302, go_unlock,                UNLOCK, ADDR, 0, "go")
+HB_HOOK(303, go_syscall,               CALL,   NONE, 1, "go")
+HB_HOOK(304, go_chan_receive,          SYNC,   ADDR, 1, "go")
+HB_HOOK(305, go_chan_send,             SYNC,   ADDR, 1, "go")
+HB_HOOK(306, go_select,                SYNC,   ADDR, 1, "go")
+HB_HOOK(307, go_mutex_lock,            LOCK,   ADDR, 1, "go")
+HB_HOOK(308, go_rwmutex_rlock,         LOCK,   ADDR, 1, "go")
+HB_HOOK(309, go_rwmutex_lock,          LOCK,   ADDR, 1, "go")
+HB_HOOK(310, go_cond_wait,             COND,   ADDR, 1, "go")
+HB_HOOK(311, go_waitgroup_wait,        SYNC,   ADDR, 1, "go")
+HB_HOOK(312, go_semacquire,            SEM,    ADDR, 1, "go")
+HB_HOOK(313, go_io_wait,               CALL,   NONE, 1, "go")
+HB_HOOK(314, go_sleep,                 CALL,   NONE, 1, "go")
+HB_HOOK(315, go_gc_assist_wait,        CALL,   NONE, 1, "go")
+HB_HOOK(316, go_gc_wait,               CALL,   NONE, 1, "go")
+HB_HOOK(317, go_wait_for_gc_cycle,     CALL,   NONE, 1, "go")
+HB_HOOK(318, go_chan_receive_nil,      CALL,   NONE, 1, "go")
+HB_HOOK(319, go_chan_send_nil,         CALL,   NONE, 1, "go")
+HB_HOOK(320, go_select_no_cases,       CALL,   NONE, 1, "go")
+HB_HOOK(321, go_stop_the_world,        CALL,   NONE, 1, "go")
+HB_HOOK(322, go_coroutine,             SYNC,   ADDR, 1, "go")
+HB_HOOK(323, go_wait,                  CALL,   NONE, 1, "go")
+#endif
 #undef HB_HOOK

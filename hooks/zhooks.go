@@ -5,7 +5,7 @@ package hooks
 import "github.com/hbtrace/hbtrace/trace"
 
 // tableSHA256 is the hash of the table.h that this file was made from.
-const tableSHA256 = "d3c69927c8f7ffd7eeaaa110d759e8a197b1983e7d5562edb9bea992639fdeb6"
+const tableSHA256 = "5d79cb44cd7761edcf07e0c0899fbb2772fa981c1c59d954886772dc3e56800b"
 
 // The ids of hooks whose symbol begins with a letter; those that are aliases of another (_exit,
 // __read_chk) are in Table only.
@@ -198,6 +198,29 @@ const (
 	Getaddrinfo              trace.HookID = 280
 	EpollCtl                 trace.HookID = 290
 	Socketpair               trace.HookID = 291
+	GoReady                  trace.HookID = 301
+	GoUnlock                 trace.HookID = 302
+	GoSyscall                trace.HookID = 303
+	GoChanReceive            trace.HookID = 304
+	GoChanSend               trace.HookID = 305
+	GoSelect                 trace.HookID = 306
+	GoMutexLock              trace.HookID = 307
+	GoRwmutexRlock           trace.HookID = 308
+	GoRwmutexLock            trace.HookID = 309
+	GoCondWait               trace.HookID = 310
+	GoWaitgroupWait          trace.HookID = 311
+	GoSemacquire             trace.HookID = 312
+	GoIoWait                 trace.HookID = 313
+	GoSleep                  trace.HookID = 314
+	GoGcAssistWait           trace.HookID = 315
+	GoGcWait                 trace.HookID = 316
+	GoWaitForGcCycle         trace.HookID = 317
+	GoChanReceiveNil         trace.HookID = 318
+	GoChanSendNil            trace.HookID = 319
+	GoSelectNoCases          trace.HookID = 320
+	GoStopTheWorld           trace.HookID = 321
+	GoCoroutine              trace.HookID = 322
+	GoWait                   trace.HookID = 323
 )
 
 // Table is every hook, by ascending id.
@@ -408,4 +431,27 @@ var Table = []Info{
 	{ID: 280, Name: "getaddrinfo", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
 	{ID: 290, Name: "epoll_ctl", Class: ClassLife, Object: ObjectFD, Parks: false, Version: ""},
 	{ID: 291, Name: "socketpair", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 301, Name: "ready", Class: ClassWake, Object: ObjectAddr, Parks: false, Version: "go"},
+	{ID: 302, Name: "unlock", Class: ClassUnlock, Object: ObjectAddr, Parks: false, Version: "go"},
+	{ID: 303, Name: "syscall", Class: ClassCall, Object: ObjectNone, Parks: true, Version: "go"},
+	{ID: 304, Name: "chan receive", Class: ClassSync, Object: ObjectAddr, Parks: true, Version: "go"},
+	{ID: 305, Name: "chan send", Class: ClassSync, Object: ObjectAddr, Parks: true, Version: "go"},
+	{ID: 306, Name: "select", Class: ClassSync, Object: ObjectAddr, Parks: true, Version: "go"},
+	{ID: 307, Name: "mutex lock", Class: ClassLock, Object: ObjectAddr, Parks: true, Version: "go"},
+	{ID: 308, Name: "rwmutex rlock", Class: ClassLock, Object: ObjectAddr, Parks: true, Version: "go"},
+	{ID: 309, Name: "rwmutex lock", Class: ClassLock, Object: ObjectAddr, Parks: true, Version: "go"},
+	{ID: 310, Name: "cond wait", Class: ClassCond, Object: ObjectAddr, Parks: true, Version: "go"},
+	{ID: 311, Name: "waitgroup wait", Class: ClassSync, Object: ObjectAddr, Parks: true, Version: "go"},
+	{ID: 312, Name: "semacquire", Class: ClassSem, Object: ObjectAddr, Parks: true, Version: "go"},
+	{ID: 313, Name: "io wait", Class: ClassCall, Object: ObjectNone, Parks: true, Version: "go"},
+	{ID: 314, Name: "sleep", Class: ClassCall, Object: ObjectNone, Parks: true, Version: "go"},
+	{ID: 315, Name: "gc assist wait", Class: ClassCall, Object: ObjectNone, Parks: true, Version: "go"},
+	{ID: 316, Name: "gc wait", Class: ClassCall, Object: ObjectNone, Parks: true, Version: "go"},
+	{ID: 317, Name: "wait for gc cycle", Class: ClassCall, Object: ObjectNone, Parks: true, Version: "go"},
+	{ID: 318, Name: "chan receive nil", Class: ClassCall, Object: ObjectNone, Parks: true, Version: "go"},
+	{ID: 319, Name: "chan send nil", Class: ClassCall, Object: ObjectNone, Parks: true, Version: "go"},
+	{ID: 320, Name: "select no cases", Class: ClassCall, Object: ObjectNone, Parks: true, Version: "go"},
+	{ID: 321, Name: "stop the world", Class: ClassCall, Object: ObjectNone, Parks: true, Version: "go"},
+	{ID: 322, Name: "coroutine", Class: ClassSync, Object: ObjectAddr, Parks: true, Version: "go"},
+	{ID: 323, Name: "wait", Class: ClassCall, Object: ObjectNone, Parks: true, Version: "go"},
 }

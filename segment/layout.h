@@ -98,6 +98,7 @@ enum { HB_PROC_FREE, HB_PROC_CLAIMING, HB_PROC_LIVE, HB_PROC_EXITED };
                                      the signal: threads sample themselves at hooks */
 #define HB_PROCF_ALLOC_FOREIGN 16u  /* malloc resolved outside libc (jemalloc, tcmalloc, …) */
 #define HB_PROCF_NO_RSEQ 32u
+#define HB_PROCF_GO 64u /* claimed by the recorder for a Go program, whose runtime it has hooked (goruntime/) */
 
 /* hb_proc.gate. The sampler sends only after it has won OPEN -> SENDING, a few microseconds long; a process that is not to be
  * sent anything from here on adds EXEC and waits for SENDING to go. Threads that exec do, and take it back when the exec failed: a
@@ -166,6 +167,7 @@ enum { HB_ASK_PERIODIC = 1, HB_ASK_GAP = 2 };
 #define HB_THREADF_MAIN 1u      /* the process's first thread */
 #define HB_THREADF_LAZY 2u      /* met at a hook, not seen at its creation: start time is that of the meeting */
 #define HB_THREADF_STACK_GUESSED 4u /* stack_hi is an estimate */
+#define HB_THREADF_GOROUTINE 8u /* a goroutine: tid is its number, and it has no slot */
 
 struct hb_thread {
   /* -- line 0: the handshake; thread and sampler -- */
@@ -405,6 +407,70 @@ struct hb_rec_exit {
   uint64_t cpu_ns;
   uint64_t alloc_objects, alloc_bytes, free_objects;
   uint64_t calls, calls_slow, waits, wait_ns;
+};
+
+/* ---- Go programs ----
+ * The recorder maps code (goruntime/blob.c), the segment and one table of goroutines into a Go program. The code's
+ * image begins with the configuration, which nothing writes any more once the program runs. The table is a memfd of
+ * its own: one hb_go_table, then `entries` of hb_go_entry. An entry belongs to one g of the runtime for the process's
+ * whole life (the runtime never frees a g); goroutines that follow each other on one g use it in turn. An entry's state is
+ * changed only by the thread that changes the state of its g, so by one at a time. */
+#define HB_GO_REASONS 64
+#define HB_GO_HOOK 300 /* the least hook id of Go's waits; hb_go_config.hooks holds differences to it */
+struct hb_go_config {
+  uint64_t segment;     /* address of hb_header */
+  uint64_t table;       /* address of hb_go_table */
+  uint64_t clock;       /* address of the vDSO's clock_gettime; 0: system call */
+  uint64_t status_rest; /* where each hook goes on: the instructions that its jump displaced */
+  uint64_t enter_rest;
+  uint64_t exit_rest;
+  uint64_t handler;     /* the runtime's own handler of the sampling signal */
+  uint32_t g_m, m_gsignal; /* offsets in the runtime's structs; the assembly in hook.h uses these two */
+  uint32_t m_curg, m_procid, g_goid, g_reason, g_startpc, g_pc, g_bp, g_stack_lo, g_stack_hi;
+  uint32_t entries;     /* of the table, a power of two */
+  uint32_t proc_slot, proc_uid;
+  uint32_t uid;         /* of the thread slot that stands for the runtime: writes what belongs to no goroutine */
+  uint32_t recorder;    /* pid that the sampling signals come from */
+  uint32_t signal;
+  uint32_t reserved0;
+  /* code of the runtime and of package sync: a wait's stack begins at the first frame outside. lo == hi: none */
+  uint64_t leaf0_lo, leaf0_hi, leaf1_lo, leaf1_hi, leaf2_lo, leaf2_hi, leaf3_lo, leaf3_hi;
+  uint8_t hooks[HB_GO_REASONS]; /* by wait reason: the hook id of such waits - HB_GO_HOOK, 0 = not recorded */
+};
+
+struct hb_go_table {
+  /* written by any thread of the process (relaxed adds) */
+  _Atomic uint64_t events;     /* changes of state that were seen while recording */
+  _Atomic uint64_t short_waits; /* waits below the threshold: not recorded */
+  _Atomic uint64_t short_ns;   /* their sum */
+  _Atomic uint64_t lost;       /* records dropped */
+  _Atomic uint64_t full;       /* changes of goroutines that found no entry */
+  _Atomic uint64_t busy;       /* changes that came where no hook can run: on the signal stack */
+  _Atomic uint32_t silent;     /* the recorder was not heard at the last change of state */
+  uint32_t pad0;
+  _Atomic uint64_t heard_ns;   /* since when it is heard again: what began before is not known */
+  _Atomic uint64_t goroutines; /* created while recording */
+  uint64_t reserved6[7];
+};
+
+enum { HB_GO_UNKNOWN, HB_GO_RUNNABLE, HB_GO_RUNNING, HB_GO_SYSCALL, HB_GO_WAITING, HB_GO_READY };
+
+struct hb_go_entry {
+  _Atomic uint64_t g;        /* 0: free. CAS by whoever meets the g first; never changes then */
+  _Atomic uint32_t uid;      /* thread uid of the goroutine; 0: it has written nothing yet */
+  _Atomic uint32_t seq;      /* the number of its last record; 1 is that of its THREAD record */
+  _Atomic uint64_t since_ns; /* of WAITING, READY, SYSCALL: when the wait or the call began */
+  _Atomic uint64_t ready_ns; /* of READY, RUNNABLE: when it could run again */
+  _Atomic uint64_t born_ns;  /* 0: not seen */
+  _Atomic uint64_t wait_ns;  /* of all its waits, recorded or not */
+  _Atomic uint64_t cpu_ns;   /* that its samples stand for */
+  _Atomic uint64_t object;
+  _Atomic uint32_t waits;
+  _Atomic uint32_t waker;    /* of READY: thread uid of who made it runnable, 0 nobody */
+  _Atomic uint32_t creator;  /* thread uid */
+  uint8_t state;             /* HB_GO_* */
+  uint8_t recorded;          /* of READY: the wait is long enough for a record */
+  uint16_t hook;             /* of READY: by reason */
 };
 
 /* ---- handing over the segment, over a SEQPACKET socket ----

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "fe29b8359231c55b2fbb93480cada870dbfd760a82b0f9abc8deb513ff04c502"
+const layoutSHA256 = "86151f0247d0243967875db9ab7fb31737eca720d0233abfd22cfedfa88379b8"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -29,10 +29,12 @@ const (
 	ProcFlagHandlerChained = 8                  // HB_PROCF_HANDLER_CHAINED
 	ProcFlagAllocForeign   = 16                 // HB_PROCF_ALLOC_FOREIGN
 	ProcFlagNoRseq         = 32                 // HB_PROCF_NO_RSEQ
+	ProcFlagGo             = 64                 // HB_PROCF_GO
 	UIDClaiming            = 0xffffffff         // HB_UID_CLAIMING
 	ThreadFlagMain         = 1                  // HB_THREADF_MAIN
 	ThreadFlagLazy         = 2                  // HB_THREADF_LAZY
 	ThreadFlagStackGuessed = 4                  // HB_THREADF_STACK_GUESSED
+	ThreadFlagGoroutine    = 8                  // HB_THREADF_GOROUTINE
 	RecFlagConsumed        = 1                  // HB_RECF_CONSUMED
 	RecFlagInterrupted     = 2                  // HB_RECF_INTERRUPTED
 	RecFlagTimedout        = 4                  // HB_RECF_TIMEDOUT
@@ -51,6 +53,8 @@ const (
 	StackOmitted           = 16                 // HB_STACK_OMITTED
 	StackSameCall          = 32                 // HB_STACK_SAME_CALL
 	PCShift                = 60                 // HB_PC_SHIFT
+	GoReasons              = 64                 // HB_GO_REASONS
+	GoHook                 = 300                // HB_GO_HOOK
 	TablesWaitMs           = 100                // HB_TABLES_WAIT_MS
 	SecretBytes            = 16                 // HB_SECRET_BYTES
 	ProcFree               = 0                  // HB_PROC_FREE
@@ -97,6 +101,12 @@ const (
 	SampleEnter            = 2                  // HB_SAMPLE_ENTER
 	SamplePeriodic         = 3                  // HB_SAMPLE_PERIODIC
 	SampleGap              = 4                  // HB_SAMPLE_GAP
+	GoUnknown              = 0                  // HB_GO_UNKNOWN
+	GoRunnable             = 1                  // HB_GO_RUNNABLE
+	GoRunning              = 2                  // HB_GO_RUNNING
+	GoSyscall              = 3                  // HB_GO_SYSCALL
+	GoWaiting              = 4                  // HB_GO_WAITING
+	GoReady                = 5                  // HB_GO_READY
 	RefuseNo               = 0                  // HB_REFUSE_NO
 	RefuseVersion          = 1                  // HB_REFUSE_VERSION
 	RefuseMMAP             = 2                  // HB_REFUSE_MMAP
@@ -712,6 +722,162 @@ func (v *RecExit) Encode(b []byte) {
 	binary.LittleEndian.PutUint64(b[80:], v.WaitNs)
 }
 
+// GoConfig is struct hb_go_config, 256 bytes.
+type GoConfig struct {
+	Segment    uint64
+	Table      uint64
+	Clock      uint64
+	StatusRest uint64
+	EnterRest  uint64
+	ExitRest   uint64
+	Handler    uint64
+	GM         uint32
+	MGsignal   uint32
+	MCurg      uint32
+	MProcid    uint32
+	GGoid      uint32
+	GReason    uint32
+	GStartpc   uint32
+	GPC        uint32
+	GBp        uint32
+	GStackLo   uint32
+	GStackHi   uint32
+	Entries    uint32
+	ProcSlot   uint32
+	ProcUID    uint32
+	UID        uint32
+	Recorder   uint32
+	Signal     uint32
+	Reserved0  uint32
+	Leaf0Lo    uint64
+	Leaf0Hi    uint64
+	Leaf1Lo    uint64
+	Leaf1Hi    uint64
+	Leaf2Lo    uint64
+	Leaf2Hi    uint64
+	Leaf3Lo    uint64
+	Leaf3Hi    uint64
+	Hooks      [64]uint8
+}
+
+// GoConfigBytes is sizeof(struct hb_go_config).
+const GoConfigBytes = 256
+
+// Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
+func (v *GoConfig) Decode(b []byte) bool {
+	if len(b) < GoConfigBytes {
+		return false
+	}
+	v.Segment = binary.LittleEndian.Uint64(b[0:])
+	v.Table = binary.LittleEndian.Uint64(b[8:])
+	v.Clock = binary.LittleEndian.Uint64(b[16:])
+	v.StatusRest = binary.LittleEndian.Uint64(b[24:])
+	v.EnterRest = binary.LittleEndian.Uint64(b[32:])
+	v.ExitRest = binary.LittleEndian.Uint64(b[40:])
+	v.Handler = binary.LittleEndian.Uint64(b[48:])
+	v.GM = binary.LittleEndian.Uint32(b[56:])
+	v.MGsignal = binary.LittleEndian.Uint32(b[60:])
+	v.MCurg = binary.LittleEndian.Uint32(b[64:])
+	v.MProcid = binary.LittleEndian.Uint32(b[68:])
+	v.GGoid = binary.LittleEndian.Uint32(b[72:])
+	v.GReason = binary.LittleEndian.Uint32(b[76:])
+	v.GStartpc = binary.LittleEndian.Uint32(b[80:])
+	v.GPC = binary.LittleEndian.Uint32(b[84:])
+	v.GBp = binary.LittleEndian.Uint32(b[88:])
+	v.GStackLo = binary.LittleEndian.Uint32(b[92:])
+	v.GStackHi = binary.LittleEndian.Uint32(b[96:])
+	v.Entries = binary.LittleEndian.Uint32(b[100:])
+	v.ProcSlot = binary.LittleEndian.Uint32(b[104:])
+	v.ProcUID = binary.LittleEndian.Uint32(b[108:])
+	v.UID = binary.LittleEndian.Uint32(b[112:])
+	v.Recorder = binary.LittleEndian.Uint32(b[116:])
+	v.Signal = binary.LittleEndian.Uint32(b[120:])
+	v.Reserved0 = binary.LittleEndian.Uint32(b[124:])
+	v.Leaf0Lo = binary.LittleEndian.Uint64(b[128:])
+	v.Leaf0Hi = binary.LittleEndian.Uint64(b[136:])
+	v.Leaf1Lo = binary.LittleEndian.Uint64(b[144:])
+	v.Leaf1Hi = binary.LittleEndian.Uint64(b[152:])
+	v.Leaf2Lo = binary.LittleEndian.Uint64(b[160:])
+	v.Leaf2Hi = binary.LittleEndian.Uint64(b[168:])
+	v.Leaf3Lo = binary.LittleEndian.Uint64(b[176:])
+	v.Leaf3Hi = binary.LittleEndian.Uint64(b[184:])
+	copy(v.Hooks[:], b[192:256])
+	return true
+}
+
+// Encode writes the struct to the start of b, which must hold GoConfigBytes.
+func (v *GoConfig) Encode(b []byte) {
+	_ = b[GoConfigBytes-1]
+	binary.LittleEndian.PutUint64(b[0:], v.Segment)
+	binary.LittleEndian.PutUint64(b[8:], v.Table)
+	binary.LittleEndian.PutUint64(b[16:], v.Clock)
+	binary.LittleEndian.PutUint64(b[24:], v.StatusRest)
+	binary.LittleEndian.PutUint64(b[32:], v.EnterRest)
+	binary.LittleEndian.PutUint64(b[40:], v.ExitRest)
+	binary.LittleEndian.PutUint64(b[48:], v.Handler)
+	binary.LittleEndian.PutUint32(b[56:], v.GM)
+	binary.LittleEndian.PutUint32(b[60:], v.MGsignal)
+	binary.LittleEndian.PutUint32(b[64:], v.MCurg)
+	binary.LittleEndian.PutUint32(b[68:], v.MProcid)
+	binary.LittleEndian.PutUint32(b[72:], v.GGoid)
+	binary.LittleEndian.PutUint32(b[76:], v.GReason)
+	binary.LittleEndian.PutUint32(b[80:], v.GStartpc)
+	binary.LittleEndian.PutUint32(b[84:], v.GPC)
+	binary.LittleEndian.PutUint32(b[88:], v.GBp)
+	binary.LittleEndian.PutUint32(b[92:], v.GStackLo)
+	binary.LittleEndian.PutUint32(b[96:], v.GStackHi)
+	binary.LittleEndian.PutUint32(b[100:], v.Entries)
+	binary.LittleEndian.PutUint32(b[104:], v.ProcSlot)
+	binary.LittleEndian.PutUint32(b[108:], v.ProcUID)
+	binary.LittleEndian.PutUint32(b[112:], v.UID)
+	binary.LittleEndian.PutUint32(b[116:], v.Recorder)
+	binary.LittleEndian.PutUint32(b[120:], v.Signal)
+	binary.LittleEndian.PutUint32(b[124:], v.Reserved0)
+	binary.LittleEndian.PutUint64(b[128:], v.Leaf0Lo)
+	binary.LittleEndian.PutUint64(b[136:], v.Leaf0Hi)
+	binary.LittleEndian.PutUint64(b[144:], v.Leaf1Lo)
+	binary.LittleEndian.PutUint64(b[152:], v.Leaf1Hi)
+	binary.LittleEndian.PutUint64(b[160:], v.Leaf2Lo)
+	binary.LittleEndian.PutUint64(b[168:], v.Leaf2Hi)
+	binary.LittleEndian.PutUint64(b[176:], v.Leaf3Lo)
+	binary.LittleEndian.PutUint64(b[184:], v.Leaf3Hi)
+	copy(b[192:256], v.Hooks[:])
+}
+
+// GoTable is struct hb_go_table, 128 bytes.
+type GoTable struct {
+	Events     atomic.Uint64
+	ShortWaits atomic.Uint64
+	ShortNs    atomic.Uint64
+	Lost       atomic.Uint64
+	Full       atomic.Uint64
+	Busy       atomic.Uint64
+	Silent     atomic.Uint32
+	Pad0       atomic.Uint32
+	HeardNs    atomic.Uint64
+	Goroutines atomic.Uint64
+	Reserved6  [7]atomic.Uint64
+}
+
+// GoEntry is struct hb_go_entry, 80 bytes.
+type GoEntry struct {
+	G        atomic.Uint64
+	UID      atomic.Uint32
+	Seq      atomic.Uint32
+	SinceNs  atomic.Uint64
+	ReadyNs  atomic.Uint64
+	BornNs   atomic.Uint64
+	WaitNs   atomic.Uint64
+	CPUNs    atomic.Uint64
+	Object   atomic.Uint64
+	Waits    atomic.Uint32
+	Waker    atomic.Uint32
+	Creator  atomic.Uint32
+	State    uint8
+	Recorded uint8
+	Hook     uint16
+}
+
 // Ask is struct hb_ask, 24 bytes.
 type Ask struct {
 	Magic  uint64
@@ -1195,6 +1361,129 @@ var (
 	_ = [unsafe.Offsetof(RecExit{}.WaitNs) - 80]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecExit{}.WaitNs) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecExit{}) - 88]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Segment) - 0]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Segment) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Table) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Table) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Clock) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Clock) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.StatusRest) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.StatusRest) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.EnterRest) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.EnterRest) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.ExitRest) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.ExitRest) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Handler) - 48]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Handler) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GM) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.GM) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.MGsignal) - 60]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.MGsignal) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.MCurg) - 64]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.MCurg) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.MProcid) - 68]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.MProcid) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GGoid) - 72]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.GGoid) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GReason) - 76]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.GReason) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GStartpc) - 80]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.GStartpc) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GPC) - 84]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.GPC) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GBp) - 88]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.GBp) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GStackLo) - 92]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.GStackLo) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GStackHi) - 96]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.GStackHi) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Entries) - 100]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Entries) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.ProcSlot) - 104]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.ProcSlot) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.ProcUID) - 108]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.ProcUID) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.UID) - 112]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.UID) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Recorder) - 116]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Recorder) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Signal) - 120]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Signal) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Reserved0) - 124]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Reserved0) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf0Lo) - 128]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Leaf0Lo) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf0Hi) - 136]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Leaf0Hi) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf1Lo) - 144]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Leaf1Lo) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf1Hi) - 152]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Leaf1Hi) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf2Lo) - 160]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Leaf2Lo) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf2Hi) - 168]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Leaf2Hi) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf3Lo) - 176]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Leaf3Lo) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf3Hi) - 184]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Leaf3Hi) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Hooks) - 192]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Hooks) - 64]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}) - 256]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.Events) - 0]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.Events) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.ShortWaits) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.ShortWaits) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.ShortNs) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.ShortNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.Lost) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.Lost) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.Full) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.Full) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.Busy) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.Busy) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.Silent) - 48]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.Silent) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.Pad0) - 52]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.Pad0) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.HeardNs) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.HeardNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.Goroutines) - 64]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.Goroutines) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.Reserved6) - 72]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.Reserved6) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}) - 128]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.G) - 0]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.G) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.UID) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.UID) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.Seq) - 12]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.Seq) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.SinceNs) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.SinceNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.ReadyNs) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.ReadyNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.BornNs) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.BornNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.WaitNs) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.WaitNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.CPUNs) - 48]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.CPUNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.Object) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.Object) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.Waits) - 64]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.Waits) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.Waker) - 68]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.Waker) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.Creator) - 72]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.Creator) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.State) - 76]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.State) - 1]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.Recorded) - 77]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.Recorded) - 1]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.Hook) - 78]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.Hook) - 2]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}) - 80]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Ask{}.Magic) - 0]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Ask{}.Magic) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Ask{}.Secret) - 8]struct{}{} == [0]struct{}{}

@@ -167,6 +167,7 @@ type Thread struct {
 	End          Ns   // 0: still alive when the recording ended
 	StartRoutine Addr // zero for main threads and lazily met ones
 	Main, Lazy   bool
+	Goroutine    bool  // a goroutine of a Go program: TID is its number, and its CPU time an estimate by samples
 	CPU          int64 // ns of CPU time used while recorded, sampled or not; -1 unknown
 	// Exact counters, kept whether sampled or not.
 	AllocObjects, AllocBytes, FreeObjects uint64

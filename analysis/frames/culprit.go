@@ -64,6 +64,7 @@ var (
 	plumbingFunctions = []string{
 		"std::", "core::", "alloc::", "<std::", "<core::", "<alloc::", "__gthread", "__gnu_cxx::", "__rust", "__rdl_", "__cxx",
 		"operator new", "pthread_", "__pthread_",
+		"runtime.", "sync.(*", "internal/sync.", "internal/poll.", "internal/runtime/", // Go's
 	}
 )
 

@@ -303,6 +303,7 @@ func (a *Assembler) identify(t *thread, r *segment.RecThread) bool {
 	}
 	t.meta.Main = r.Flags&segment.ThreadFlagMain != 0
 	t.meta.Lazy = r.Flags&segment.ThreadFlagLazy != 0
+	t.meta.Goroutine = r.Flags&segment.ThreadFlagGoroutine != 0
 	if !t.renamed { // another thread's NAME may be read before this record, and is the newer
 		t.meta.Name = clean(r.Name[:])
 	}

@@ -180,7 +180,7 @@ func (a *Assembler) join(t *thread, hook hooks.Info, space uint32, e *trace.Even
 		return
 	}
 	switch {
-	case hook.Class == hooks.ClassLock:
+	case hook.Class == hooks.ClassLock || hook.Go(): // the Go runtime says which goroutine made which runnable
 		if e.Releaser != 0 {
 			e.Flags |= trace.FlagCertain
 		}

@@ -89,7 +89,7 @@ func emit(hooks []hook, sum [32]byte) ([]byte, error) {
 	b.WriteString(")\n\n// Table is every hook, by ascending id.\nvar Table = []Info{\n")
 	for _, h := range hooks {
 		fmt.Fprintf(&b, "\t{ID: %d, Name: %q, Class: %s, Object: %s, Parks: %t, Version: %q},\n",
-			h.id, h.symbol, "Class"+goName(strings.ToLower(h.class)), objectName(h.object), h.parks, h.version)
+			h.id, h.shown(), "Class"+goName(strings.ToLower(h.class)), objectName(h.object), h.parks, h.version)
 	}
 	b.WriteString("}\n")
 	out, err := format.Source(b.Bytes())
@@ -97,6 +97,14 @@ func emit(hooks []hook, sum [32]byte) ([]byte, error) {
 		return nil, fmt.Errorf("format the generated code: %w", err)
 	}
 	return out, nil
+}
+
+// shown is the name that a hook has for users.
+func (h hook) shown() string {
+	if name, ok := strings.CutPrefix(h.symbol, "go_"); ok && h.version == "go" {
+		return strings.ReplaceAll(name, "_", " ")
+	}
+	return h.symbol
 }
 
 func objectName(o string) string {

@@ -25,6 +25,7 @@ var layers = [][]string{
 	{"unwind", "agent"},                 // inside the target
 	{"concurrentring", "symbols"},       // from the target; names for addresses
 	{"stacktable", "sampler", "kernel"}, // one id for a stack; signals to threads
+	{"goruntime"},                       // Go programs
 	{"blockbuf"},                        // what is kept
 	{"tracefile"},                       // what is written
 	{"live", "doctor"},                  // what threads do now; what a machine allows

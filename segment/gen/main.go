@@ -50,7 +50,7 @@ func run(in, out string) error {
 // shared structs lie in the segment, where other processes write: every scalar of theirs is atomic in Go,
 // also those that C writes plainly before it publishes the slot, so that no reader can see a value change
 // between a check and its use.
-var shared = map[string]bool{"header": true, "proc": true, "thread": true, "subbuf": true}
+var shared = map[string]bool{"header": true, "proc": true, "thread": true, "subbuf": true, "go_table": true, "go_entry": true}
 
 func emit(h *header, f facts, sum [32]byte) ([]byte, error) {
 	var b, asserts bytes.Buffer
