@@ -9,7 +9,7 @@
  *   agent/emit.h thread.h                      samples, intervals; threads and processes
  *   syscallproxy/proxy.h sampler/handler.h     the signal, and the calls it must not disturb
  *   hooks/alloc.h wait.h lock.h cond.h call.h life.h   the wrappers
- *   agent/attach.h                             how it starts
+ *   agent/attach.h                             how it starts; attached.h where it was not preloaded
  *
  * The rules of a guest, kept by all of it:
  *  - no thread, no open descriptor, nothing printed, nothing allocated through the target's allocator;
@@ -20,6 +20,9 @@
 
 #define _GNU_SOURCE /* struct dl_phdr_info */
 
+#ifdef HB_ATTACHED
+#include "agent/attached.h"
+#else
 #include "agent/attach.h"
 
 __attribute__((constructor(101))) static void hb_constructor(void) {
@@ -43,3 +46,4 @@ __attribute__((destructor)) static void hb_destructor(void) {
   if (hb_load_relaxed(&hb.slot->modules_gen)) hb_modules_announce(t); /* what dlopen brought and nobody read yet */
   hb_thread_leave(t, 1);
 }
+#endif

@@ -68,6 +68,15 @@ func files() (map[string][]byte, error) {
 	return out, nil
 }
 
+// Attached is the embedded agent that is mapped into programs that run already (package attach).
+func Attached() ([]byte, error) {
+	b, err := objects.ReadFile("hbattached_linux_" + runtime.GOARCH + ".so")
+	if err != nil {
+		return nil, fmt.Errorf("hbtrace has no agent for programs that run already on linux/%s", runtime.GOARCH)
+	}
+	return b, nil
+}
+
 var contentHash = sync.OnceValue(func() string {
 	h := sha256.New()
 	names, _ := fs.Glob(objects, "*.so")

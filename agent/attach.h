@@ -124,7 +124,7 @@ static uint32_t hb_map(const struct hb_hello *hello, int fd) {
   long p = hb_sys6(HB_SYS_mmap, 0, (long)hello->segment_bytes, HB_PROT_RW, HB_MAP_SHARED, fd, 0);
   if (hb_is_err(p)) return HB_REFUSE_MMAP;
   struct hb_header *h = (struct hb_header *)p;
-  if (!hb_geometry_read(h, hello->segment_bytes, &g)) {
+  if (!hb_geometry_read(h, hello->segment_bytes, &g) || !hb_mapping_note((uint64_t)p, g.bytes)) {
     hb_sys2(HB_SYS_munmap, p, g.bytes);
     return HB_REFUSE_VERSION;
   }
@@ -172,10 +172,21 @@ static uint32_t hb_map(const struct hb_hello *hello, int fd) {
 static void hb_map_tables(const struct hb_hello *hello, int fd) {
   if (fd < 0 || !hello->tables_bytes || !hb_sealed(fd, hello->tables_bytes)) return;
   long p = hb_sys6(HB_SYS_mmap, 0, (long)hello->tables_bytes, 1 /* PROT_READ */, HB_MAP_SHARED, fd, 0);
-  if (!hb_is_err(p) && !hb_tables_open(&hb_tables, (const void *)p, hello->tables_bytes))
-    hb_sys2(HB_SYS_munmap, p, hello->tables_bytes);
+  if (!hb_is_err(p) && (!hb_mapping_note((uint64_t)p, hello->tables_bytes) || !hb_tables_open(&hb_tables, (const void *)p, hello->tables_bytes)))
+    hb_unmap((const void *)p, hello->tables_bytes);
   hb.start_lo = (uintptr_t)__start_hb_thread_text;
   hb.start_hi = (uintptr_t)__stop_hb_thread_text;
+}
+
+/* The process has its slot: from here on its threads join. init only */
+static void hb_ready(struct hb_ready *ready, struct hb_tls *t) {
+  hb_mutex_check();
+  hb_jump_check();
+  if (!hb.mutex_peek) hb_store_relaxed(&hb.slot->flags, hb_load_relaxed(&hb.slot->flags) | HB_PROCF_MUTEX_OPAQUE);
+  ready->proc_slot = hb.slot_index;
+  ready->proc_uid = hb.uid;
+  t->flags = 0;
+  hb_store_release(&hb.on, 1u);
 }
 
 /* init only */
@@ -189,18 +200,12 @@ static void hb_attach(const char *session) {
   void *room = hb_pages(HB_ALONE_BYTES); /* the first thread's, before what we can do without has taken all */
   ready.refused = hb_real.malloc && hb_real.free ? hb_map(&hello, fd[0]) : HB_REFUSE_UNRESOLVED;
   if (!ready.refused) hb_map_tables(&hello, fd[1]);
-  if (room) hb_sys2(HB_SYS_munmap, room, HB_ALONE_BYTES);
+  if (room) hb_unmap(room, HB_ALONE_BYTES);
   hb_sys1(HB_SYS_close, fd[0]);
   if (fd[1] >= 0) hb_sys1(HB_SYS_close, fd[1]);
   if (!ready.refused && !hb_proc_claim(0, hello.host_pid, 0)) ready.refused = HB_REFUSE_NO_SLOT;
   if (!ready.refused) {
-    hb_mutex_check();
-    hb_jump_check();
-    if (!hb.mutex_peek) hb_store_relaxed(&hb.slot->flags, hb_load_relaxed(&hb.slot->flags) | HB_PROCF_MUTEX_OPAQUE);
-    ready.proc_slot = hb.slot_index;
-    ready.proc_uid = hb.uid;
-    t->flags = 0;
-    hb_store_release(&hb.on, 1u);
+    hb_ready(&ready, t);
     if (hb_thread_join_session(t, NULL)) {
       hb_proc_announce(t);
       hb_emit_exec(t, t->slot->cpu_start_ns);

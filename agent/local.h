@@ -20,7 +20,7 @@ static struct hb_local *hb_slab_base(struct hb_slab *sl) {
   if (!(base = hb_pages(HB_SLAB * sizeof *base))) return NULL;
   hb_sys3(HB_SYS_madvise, base, HB_SLAB * sizeof *base, HB_MADV_NOHUGEPAGE); /* or the first touch takes 2 MiB */
   if (hb_cas_seq(&sl->base, &none, base)) return base;
-  hb_sys2(HB_SYS_munmap, base, HB_SLAB * sizeof *base);
+  hb_unmap(base, HB_SLAB * sizeof *base);
   return none;
 }
 
@@ -65,7 +65,7 @@ static void hb_local_give(uint32_t slot, struct hb_local *l, uint32_t flags) {
   struct hb_local *base = hb_load_acquire(&sl->base);
   uint32_t bit = 1u << slot % HB_SLAB, none = 0;
   if (flags & HB_TLS_ALONE) {
-    hb_sys2(HB_SYS_munmap, l, HB_ALONE_BYTES);
+    hb_unmap(l, HB_ALONE_BYTES);
     return;
   }
   if (flags & HB_TLS_FRESH) atomic_fetch_and_explicit(&sl->used, ~bit, memory_order_relaxed);

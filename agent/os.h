@@ -117,10 +117,48 @@ static inline int hb_streq(const char *a, const char *b) {
   return *a == *b;
 }
 
+/* What the agent has mapped, to be given back by hb_leave. A preloaded agent stays, and keeps no account. */
+#ifdef HB_ATTACHED
+#define HB_LEAVES 1
+#define HB_MAPPINGS 1024
+static struct hb_mapping {
+  _Atomic uint64_t at; /* 0: free; 1: being written */
+  uint64_t bytes;
+} hb_mappings[HB_MAPPINGS];
+
+static int hb_mapping_note(uint64_t at, uint64_t bytes) {
+  for (int i = 0; i < HB_MAPPINGS; i++) {
+    uint64_t none = 0;
+    if (hb_load_relaxed(&hb_mappings[i].at) || !hb_cas_seq(&hb_mappings[i].at, &none, (uint64_t)1)) continue;
+    hb_mappings[i].bytes = bytes;
+    hb_store_release(&hb_mappings[i].at, at);
+    return 1;
+  }
+  return 0;
+}
+
+static void hb_mapping_drop(uint64_t at) {
+  for (int i = 0; i < HB_MAPPINGS; i++)
+    if (hb_load_relaxed(&hb_mappings[i].at) == at) hb_store_release(&hb_mappings[i].at, (uint64_t)0);
+}
+#else
+#define HB_LEAVES 0
+HB_INLINE int hb_mapping_note(uint64_t at, uint64_t bytes) { return (void)at, (void)bytes, 1; }
+HB_INLINE void hb_mapping_drop(uint64_t at) { (void)at; }
+#endif
+
+HB_INLINE void hb_unmap(const void *p, size_t bytes) {
+  hb_mapping_drop((uint64_t)p);
+  hb_sys2(HB_SYS_munmap, p, bytes);
+}
+
 /* Zeroed private memory, NULL when there is none. hook path */
 static void *hb_pages(size_t bytes) {
   long r = hb_sys6(HB_SYS_mmap, 0, (long)bytes, HB_PROT_RW, HB_MAP_PRIVATE | HB_MAP_ANON | HB_MAP_NORESERVE, -1, 0);
-  return hb_is_err(r) ? NULL : (void *)r;
+  if (hb_is_err(r)) return NULL;
+  if (hb_mapping_note((uint64_t)r, bytes)) return (void *)r;
+  hb_sys2(HB_SYS_munmap, r, bytes);
+  return NULL;
 }
 
 struct hb_timespec {

@@ -50,7 +50,7 @@ static const struct hb_wanted hb_wanted_iterate = {"dl_iterate_phdr", "", &hb_re
 
 /* Walk over all objects in search order. hook path */
 static void hb_search_all(struct hb_search *s) {
-  s->seen_self = 0;
+  s->seen_self = HB_LEAVES; /* the loader does not know an agent that it has not loaded: then all are behind it */
   if (&_r_debug && _r_debug.r_map)
     for (const struct link_map *l = _r_debug.r_map; l; l = l->l_next)
       hb_search_object(s, l->l_addr, (const Elf64_Dyn *)l->l_ld);
@@ -67,6 +67,9 @@ static void hb_search_wanted(const struct hb_wanted *wanted, int n) {
   }
 }
 
+#ifdef HB_ATTACHED
+static void hb_resolve_all(void) {} /* the attacher did, before any hook was called */
+#else
 /* init only (may be the first hook call of the process, before our constructor) */
 static HB_NOINLINE void hb_resolve_all(void) {
   static _Atomic uint32_t busy;
@@ -84,6 +87,7 @@ static HB_NOINLINE void hb_resolve_all(void) {
   hb.is_glibc = hb_real.gnu_get_libc_version != NULL;
   hb_store_release(&hb.resolved, (uint64_t)1);
 }
+#endif
 
 /* A function that nobody had when the program started: its library may have been loaded since (libpthread and librt
  * before glibc 2.34, libaio). The loader's list is only read, while the loader says that it is in order. A miss is looked

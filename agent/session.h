@@ -127,12 +127,9 @@ struct hb_msghdr {
   int flags;
 };
 
-/* Connect, and show each other that we are of the session. fd: as in hb_ask_session. init only */
-static int hb_ask_on(long s, const struct hb_session *session, struct hb_hello *hello, int fd[2]) {
-  struct {
-    uint16_t family;
-    char path[108];
-  } addr;
+/* Take the hello, with fd[0] the memfd and fd[1] that of the unwind tables; what did not come stays -1. Not 0: there is none that makes
+ * sense, or the system call's error. init only */
+static long hb_receive(long s, struct hb_hello *hello, int fd[2], int flags) {
   union {
     char bytes[64];
     struct {
@@ -141,8 +138,26 @@ static int hb_ask_on(long s, const struct hb_session *session, struct hb_hello *
       int fd[2];
     } c;
   } control;
-  memset(&addr, 0, sizeof addr);
   memset(&control, 0, sizeof control);
+  struct hb_iovec iov = {hello, sizeof *hello};
+  struct hb_msghdr m = {NULL, 0, 0, &iov, 1, &control, sizeof control, 0};
+  long got = hb_sys3(HB_SYS_recvmsg, s, &m, HB_MSG_CMSG_CLOEXEC | flags);
+  if (hb_is_err(got)) return got;
+  /* Two descriptors are the most that there is room for: what is here is all that came with it. */
+  if (m.controllen >= sizeof control.c.len + 12 && control.c.level == HB_SOL_SOCKET && control.c.type == 1 /* SCM_RIGHTS */) {
+    fd[0] = control.c.fd[0];
+    if (control.c.len >= sizeof control.c.len + 16) fd[1] = control.c.fd[1];
+  }
+  return got == sizeof *hello && fd[0] >= 0 && hello->magic == HB_MAGIC ? 0 : -1;
+}
+
+/* Connect, and show each other that we are of the session. fd: as in hb_ask_session. init only */
+static int hb_ask_on(long s, const struct hb_session *session, struct hb_hello *hello, int fd[2]) {
+  struct {
+    uint16_t family;
+    char path[108];
+  } addr;
+  memset(&addr, 0, sizeof addr);
   addr.family = HB_AF_UNIX;
   for (size_t i = 0; i < session->name_bytes; i++) addr.path[1 + i] = session->name[i];
   uint32_t pid = 0;
@@ -150,23 +165,15 @@ static int hb_ask_on(long s, const struct hb_session *session, struct hb_hello *
   struct hb_ask ask = {.magic = HB_MAGIC};
   memcpy(ask.secret, session->ask, sizeof ask.secret);
   if (hb_is_err(hb_sys6(HB_SYS_sendto, s, (long)&ask, sizeof ask, HB_MSG_NOSIGNAL, 0, 0))) return 0;
-  struct hb_iovec iov = {hello, sizeof *hello};
-  struct hb_msghdr m = {NULL, 0, 0, &iov, 1, &control, sizeof control, 0};
   long got = -HB_EAGAIN;
   for (int64_t waited = 0, next = HB_HELLO_FIRST_MS; got == -HB_EAGAIN && waited < HB_HELLO_TIMEOUT_MS; next = HB_HELLO_NEXT_MS) {
     struct hb_timespec limit = {0, next * 1000}; /* a timeval */
     if (hb_is_err(hb_sys6(HB_SYS_setsockopt, s, HB_SOL_SOCKET, HB_SO_RCVTIMEO, (long)&limit, sizeof limit, 0))) return 0;
-    got = hb_sys3(HB_SYS_recvmsg, s, &m, HB_MSG_CMSG_CLOEXEC);
+    got = hb_receive(s, hello, fd, 0);
     waited += next;
     if (got == -HB_EAGAIN && hb_stopped(pid)) return 0;
   }
-  if (hb_is_err(got)) return 0;
-  /* Two descriptors are the most that there is room for: what is here is all that came with it. */
-  if (m.controllen >= sizeof control.c.len + 12 && control.c.level == HB_SOL_SOCKET && control.c.type == 1 /* SCM_RIGHTS */) {
-    fd[0] = control.c.fd[0];
-    if (control.c.len >= sizeof control.c.len + 16) fd[1] = control.c.fd[1];
-  }
-  return got == sizeof *hello && fd[0] >= 0 && hello->magic == HB_MAGIC && hb_secret_is(hello->secret, session->give);
+  return got == 0 && hb_secret_is(hello->secret, session->give);
 }
 
 /* Ask the collector for the segment. Returns the socket, with fd[0] the memfd and fd[1] that of the unwind tables (-1:

@@ -72,7 +72,9 @@ struct hb_tls {
 };
 _Static_assert(sizeof(struct hb_tls) <= 256, "static TLS is scarce");
 
+#ifndef HB_ATTACHED
 static __thread struct hb_tls hb_tls __attribute__((tls_model("initial-exec")));
+#endif
 
 /* Memory that a fork child finds zeroed. */
 #define HB_FREE_FILTER 4096 /* bytes; a sampled live allocation counts in one of them */
@@ -207,12 +209,20 @@ struct hb_process {
   _Atomic uint64_t resolved;  /* 1: hb_real is filled */
 };
 
+#ifndef HB_ATTACHED
 static struct hb_header hb_no_header;
+#else
+static struct hb_header hb_no_header = {.tick = 1}; /* the first hook call of each thread sees that it moved, and joins */
+#endif
 /* Before attach: only as much as is read by then, since a program may run under a limit on its addresses. */
 static _Alignas(64) char hb_no_wiped[offsetof(struct hb_wiped, locks)];
 static struct hb_process hb = {.header = &hb_no_header, .wiped = (struct hb_wiped *)(void *)hb_no_wiped};
 
+#ifndef HB_ATTACHED
 HB_INLINE struct hb_tls *hb_self(void) { return &hb_tls; }
+#else
+#include "agent/hashed.h"
+#endif
 
 /* Count a doubt of this process. signal-safe */
 #define HB_COUNT(field)                                               \

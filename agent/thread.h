@@ -184,10 +184,18 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
 
 static void hb_after_fork(struct hb_tls *t);
 static void hb_lent_forked(const struct hb_tls *t);
+#ifdef HB_ATTACHED
+static void hb_join_late(void);
+#endif
 
 /* Is this a recorded thread of a recorded process? Joins, or puts a fork child right, when it has to. hook path */
 static int hb_thread_ready(struct hb_tls *t) {
-  if (HB_UNLIKELY(!hb_load_relaxed(&hb.on))) return 0;
+  if (HB_UNLIKELY(!hb_load_relaxed(&hb.on))) {
+#ifdef HB_ATTACHED
+    hb_join_late();
+#endif
+    return 0;
+  }
   if (HB_UNLIKELY(!hb_load_relaxed(&hb.wiped->alive))) hb_after_fork(t);
   if (HB_LIKELY(t->slot != NULL)) return 1;
   if (t->flags & (HB_TLS_DEAD | HB_TLS_UNSLOTTED) || !hb_load_relaxed(&hb.on)) return 0;

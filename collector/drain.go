@@ -51,6 +51,7 @@ type session struct {
 	sampler *sampler.Sampler
 	server  *server
 	onlook  onlookers
+	targets *targets // programs that run already; nil: a command was launched
 	tables  *tables // unwind tables; nil: none
 	epoll   int
 	kernel  *kernel.Tracer // nil: not asked, or not allowed
@@ -221,6 +222,9 @@ func (s *session) run(ctx context.Context, c *child) {
 		case <-expired:
 			return
 		case <-cancelled:
+			if s.targets != nil {
+				return
+			}
 			c.signal(unix.SIGTERM)
 			cancelled = nil
 		case answer := <-s.onlook.ask:

@@ -23,6 +23,7 @@ func (s *session) finish(c *child, hurry <-chan struct{}) error {
 	s.onlook.close()
 	s.server.close()
 	s.server = nil
+	s.targets.unhook()
 	s.pass() // what processes that ended had written, and their end
 	left := s.alive()
 	s.seg.Header().Recording.Store(0)
@@ -33,6 +34,7 @@ func (s *session) finish(c *child, hurry <-chan struct{}) error {
 		time.Sleep(time.Millisecond)
 		s.pass()
 	}
+	s.targets.leave()
 	now := segment.Now()
 	s.finishKernel()
 	s.asm.Refresh()
@@ -142,13 +144,16 @@ func (s *session) account(samplerCPU time.Duration, ended bool, left int) {
 	attached, unverified := s.attachedCount, s.unverified
 	s.mu.Unlock()
 	n := &s.notes
-	if attached == 0 {
+	if attached == 0 && s.targets != nil {
+		n.add("nothing was recorded: the program made no call that is recorded while hbtrace was attached")
+	} else if attached == 0 {
 		n.add("nothing was recorded: no process took the agent (a static program? a cleared environment? hbtrace doctor says more)")
 	}
 	if unverified > 0 {
 		n.addf("%d fork children could not be identified under /proc: they have no CPU samples", unverified)
 	}
 	switch {
+	case s.targets != nil: // they run on, which is no news
 	case !ended && left > 0:
 		n.add("recording was stopped while the command ran on")
 	case left > 0:

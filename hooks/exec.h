@@ -126,7 +126,7 @@ static void hb_exec_ungate(struct hb_block *b, int gated) {
 
 /* After an exec that failed. hook path */
 static int hb_exec_failed(struct hb_exec *x, int r) {
-  if (x->pages) hb_sys2(HB_SYS_munmap, x->pages, x->bytes);
+  if (x->pages) hb_unmap(x->pages, x->bytes);
   return r;
 }
 

@@ -49,12 +49,14 @@ __attribute__((used, visibility("hidden"))) int hb_thread_personality(int versio
   return 8;
 }
 
-/* In a section of its own, so that a walk knows its extent: above it lies nothing of the program. */
-static HB_NOINLINE __attribute__((section("hb_thread_text"))) void *hb_thread_main(void *p) {
-  __asm__ volatile(".cfi_personality 0x1b, hb_thread_personality");
-  struct hb_start *s = p;
-  void *(*routine)(void *) = s->routine;
-  void *arg = s->arg;
+/* What a new thread is to run. */
+struct hb_go {
+  void *(*routine)(void *);
+  void *arg;
+};
+
+static struct hb_go hb_thread_begin(struct hb_start *s) {
+  struct hb_go go = {s->routine, s->arg};
   struct hb_birth birth = s->birth;
   hb_store_release(&s->used, 0u);
   struct hb_tls *t = hb_self();
@@ -69,10 +71,26 @@ static HB_NOINLINE __attribute__((section("hb_thread_text"))) void *hb_thread_ma
   } else {
     hb_lend_at_birth(t, (int)birth.lent);
   }
-  void *r = routine(arg);
+  return go;
+}
+
+#ifndef HB_ATTACHED
+/* In a section of its own, so that a walk knows its extent: above it lies nothing of the program. */
+static HB_NOINLINE __attribute__((section("hb_thread_text"))) void *hb_thread_main(void *p) {
+  __asm__ volatile(".cfi_personality 0x1b, hb_thread_personality");
+  struct hb_go go = hb_thread_begin(p);
+  void *r = go.routine(go.arg);
   hb_thread_goodbye();
   return r;
 }
+#define HB_THREAD_MAIN hb_thread_main
+#else
+/* An attached agent leaves before the threads that began while it was there: their first function lies with the thunks, which stay, and
+ * calls these two. */
+__attribute__((used, noinline)) static struct hb_go hb_thread_begins(struct hb_start *s) { return hb_thread_begin(s); }
+__attribute__((used, noinline)) static void hb_thread_ends(void) { hb_thread_goodbye(); }
+#define HB_THREAD_MAIN ((void *(*)(void *))hb_join.thread_start)
+#endif
 
 HB_EXPORT HB_NOINLINE int pthread_create(void *th, const void *attr, void *(*routine)(void *), void *arg) {
   typedef int (*fn)(void *, const void *, void *(*)(void *), void *);
@@ -90,7 +108,7 @@ HB_EXPORT HB_NOINLINE int pthread_create(void *th, const void *attr, void *(*rou
   s->routine = routine;
   s->arg = arg;
   s->birth = (struct hb_birth){(uint64_t)routine, t->uid, bytes, t->flags & HB_TLS_LENT};
-  int r = real(th, attr, hb_thread_main, s);
+  int r = real(th, attr, HB_THREAD_MAIN, s);
   if (r) hb_store_release(&s->used, 0u);
   return r;
 }
@@ -105,16 +123,21 @@ HB_EXPORT HB_NOINLINE int thrd_create(void *th, int (*routine)(void *), void *ar
   s->routine = (void *(*)(void *))(void *)routine; /* its int comes back in the low half of the register */
   s->arg = arg;
   s->birth = (struct hb_birth){(uint64_t)routine, t->uid, hb.default_stack, t->flags & HB_TLS_LENT};
-  int r = real(th, (int (*)(void *))(void *)hb_thread_main, s);
+  int r = real(th, (int (*)(void *))(void *)HB_THREAD_MAIN, s);
   if (r) hb_store_release(&s->used, 0u);
   return r;
 }
 
-/* musl ends a thread without unwinding it. */
+/* musl ends a thread without unwinding it, and unwinding does not reach what an attached agent has in its place. */
+#ifdef HB_ATTACHED
+#define HB_UNWINDS_ON_EXIT 0
+#else
+#define HB_UNWINDS_ON_EXIT hb.is_glibc
+#endif
 HB_EXPORT void pthread_exit(void *value) {
   typedef void (*fn)(void *);
   fn real = HB_REAL(fn, pthread_exit);
-  if (!hb.is_glibc) hb_thread_goodbye();
+  if (!HB_UNWINDS_ON_EXIT) hb_thread_goodbye();
   real(value);
   __builtin_unreachable();
 }
@@ -122,7 +145,7 @@ HB_EXPORT void pthread_exit(void *value) {
 HB_EXPORT void thrd_exit(int value) {
   typedef void (*fn)(int);
   fn real = HB_REAL(fn, thrd_exit);
-  if (!hb.is_glibc) hb_thread_goodbye();
+  if (!HB_UNWINDS_ON_EXIT) hb_thread_goodbye();
   real(value);
   __builtin_unreachable();
 }

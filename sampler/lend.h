@@ -41,6 +41,7 @@ static long hb_mask_signal(int how) {
  * not join. init */
 static void hb_lend_at_birth(struct hb_tls *t, int creator_lent) {
   uint64_t mask = 0;
+  if (HB_LEAVES) return; /* no other thread could give the mask back */
   t->flags &= ~(uint32_t)HB_TLS_LENT;
   if (!creator_lent && (!t->slot || t->rest != HB_MASKED)) return;
   if (hb.confined || hb_is_err(hb_sys4(HB_SYS_rt_sigprocmask, HB_SIG_BLOCK, NULL, &mask, 8))) return;

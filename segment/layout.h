@@ -504,4 +504,45 @@ struct hb_ready {
 };
 enum { HB_REFUSE_NO, HB_REFUSE_VERSION, HB_REFUSE_MMAP, HB_REFUSE_NO_SLOT, HB_REFUSE_UNRESOLVED };
 
+/* ---- attaching to a program that runs (package attach, agent/attached.h) ----
+ * hb_join lies in the agent's memory. The attacher writes it from outside, state last; the first hook call takes the
+ * session from the socket, as hb_hello with its descriptors, and answers in the last fields, state last. */
+enum { HB_JOIN_NOT, HB_JOIN_READY, HB_JOIN_BUSY, HB_JOIN_DONE, HB_JOIN_REFUSED };
+struct hb_join {
+  uint32_t state;         /* HB_JOIN_* */
+  uint32_t pid;           /* of the program, as it sees itself */
+  uint32_t tid_offset;    /* from a thread's pointer to the thread id that its C library keeps */
+  uint32_t is_glibc;
+  int32_t socket, peer;   /* in the program: the hello is read from socket; both are closed then */
+  uint64_t socket_ino, peer_ino; /* by which they are known to be these still */
+  uint64_t vdso, random;  /* of the auxiliary vector */
+  uint64_t restorer;      /* how the program's own handler returns, where it was set while we were there */
+  uint64_t thread_start, thread_start_end; /* the first function of new threads, in the thunks' page */
+  uint32_t refused;       /* HB_REFUSE_* */
+  uint32_t proc_slot, proc_uid;
+  uint32_t reserved;
+};
+
+/* hb_record lies behind the thunks, which stay in a program for ever. It says what is mapped there, for whoever has to
+ * take it back: the recorder, or another one when that was killed. The magic is written last. */
+#define HB_RECORD_MAGIC 0x316b6e7568746268ull /* "hbthunk1" */
+#define HB_RECORD_OLD 8
+/* Memory of one agent. */
+struct hb_area {
+  uint64_t at, bytes; /* 0: none */
+  uint64_t text, text_bytes;
+  uint64_t join, leave; /* its struct hb_join, its hb_leave */
+  uint64_t starts, starts_bytes; /* what new threads are handed; where no first word is set, none is on its way */
+};
+struct hb_record {
+  uint64_t magic;
+  uint32_t version;    /* of the layout of thunks, table and record */
+  uint32_t done;       /* 1: the stub has run */
+  int32_t socket, peer; /* the stub made them */
+  uint32_t recorder, patched; /* pid of the recorder in force; 1: slots lead to thunks */
+  uint64_t recorder_start; /* field 22 of its /proc/PID/stat */
+  struct hb_area now;
+  /* HB_RECORD_OLD struct hb_area follow: those that could not be unmapped, since a thread was asleep in them */
+};
+
 #endif

@@ -92,6 +92,8 @@ and for how long, who held the lock and who let go, and what they allocated.
 	})
 	root.AddCommand(
 		newRun(),
+		newAttach(),
+		newDetach(),
 		newReport(),
 		newExport(),
 		newView(),

@@ -48,11 +48,17 @@ type runFlags struct {
 	patience time.Duration // for tests; 0: the constant
 }
 
-func newRun() *cobra.Command {
-	f := runFlags{
+func newRun() *cobra.Command { return newRunFlags().command() }
+
+func newRunFlags() *runFlags {
+	return &runFlags{
 		events: eventsFlag{features}, unwind: "auto",
 		allocPeriod: sizeFlag{value: 512 << 10}, threshold: durationFlag{needsUnit: true}, buffer: sizeFlag{value: 8 << 20, needsUnit: true},
 	}
+}
+
+// command is run with these flags; attach has most of them as well.
+func (f *runFlags) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [flags] [--] PROGRAM [ARGUMENT…]",
 		Short: "Record a program from its start",

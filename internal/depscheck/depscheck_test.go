@@ -23,6 +23,7 @@ var layers = [][]string{
 	{"segment", "trace/tracetest"},      // memory shared with the target
 	{"hooks", "syscallproxy"},           // what is wrapped
 	{"unwind", "agent"},                 // inside the target
+	{"attach"},                          // into a program that runs already
 	{"concurrentring", "symbols"},       // from the target; names for addresses
 	{"stacktable", "sampler", "kernel"}, // one id for a stack; signals to threads
 	{"goruntime"},                       // Go programs

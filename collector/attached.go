@@ -1,0 +1,243 @@
+// Recording programs that run already: package attach puts the agent into them and takes it out; the rest is as for a command.
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hbtrace/hbtrace/attach"
+	"github.com/hbtrace/hbtrace/segment"
+	"golang.org/x/sys/unix"
+)
+
+// joinPoll is how often a program is asked whether it has made its first call: seldom after a second, it may sleep for hours.
+const (
+	joinPoll     = 2 * time.Millisecond
+	joinPollLong = 50 * time.Millisecond
+)
+
+// targets are the programs that were attached to.
+type targets struct {
+	s    *session
+	all  []*target
+	quit chan struct{}
+	wg   sync.WaitGroup
+}
+
+type target struct {
+	*attach.Target
+	id      identity
+	cpu     time.Duration // that the process had used when it was attached to
+	ended   bool          // when hbtrace left
+	failure error         // of leaving
+}
+
+// Attach records processes that run already, until they have ended, o.Duration is over or ctx is done; then it leaves them as they were.
+//
+// A nil Result means that nothing was recorded and that all processes are as they were.
+func Attach(ctx context.Context, o Options, pids []int) (*Result, error) {
+	if err := o.fill(); err != nil {
+		return nil, err
+	}
+	for _, pid := range pids { // before anything is made
+		if err := attach.Check(pid); err != nil {
+			return nil, err
+		}
+	}
+	if len(o.Command) == 0 && len(pids) > 0 {
+		o.Command, _ = describe(pids[0])
+	}
+	s, err := open(&o)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	s.targets = &targets{s: s, quit: make(chan struct{})}
+	s.start()
+	for _, pid := range pids {
+		if err := s.targets.add(pid); err != nil {
+			s.targets.unhook()
+			s.seg.Header().Recording.Store(0)
+			s.sampler.Stop()
+			s.targets.leave()
+			s.abandon()
+			return nil, err
+		}
+	}
+	c := s.targets.child()
+	s.run(ctx, c)
+	hurry := make(chan struct{})
+	err = s.finish(c, hurry)
+	return &Result{Path: o.Output, Meta: s.meta, Stats: s.stats, Notes: s.stats.Notes}, errors.Join(err, s.targets.failures())
+}
+
+// add attaches to one process.
+func (g *targets) add(pid int) error {
+	s := g.s
+	hello := segment.Hello{Magic: segment.Magic, Version: segment.ABIVersion, SegmentBytes: s.seg.Geometry().Bytes}
+	fds := []int{s.seg.FD()}
+	if s.tables != nil {
+		fds = append(fds, s.tables.fd)
+		hello.TablesBytes = tablesBytes
+	}
+	id, err := identify(pid)
+	if err != nil {
+		return err
+	}
+	cpu := processCPU(pid)
+	t, err := attach.Join(pid, attach.Session{Hello: hello, FDs: fds})
+	if err != nil {
+		id.close()
+		return err
+	}
+	g.all = append(g.all, &target{Target: t, id: id, cpu: cpu})
+	var parts []mapped
+	if s.tables != nil {
+		parts = s.tables.mapped(pid) // what is new of it is being compiled
+	}
+	g.wg.Go(func() { g.welcome(t, pid, parts) })
+	return nil
+}
+
+// welcome waits for the program's first call, and takes it in as a process of the session.
+func (g *targets) welcome(t *attach.Target, pid int, parts []mapped) {
+	begun := time.Now()
+	for {
+		slot, uid, ok, err := t.Joined()
+		if err != nil {
+			if !errors.Is(err, os.ErrClosed) && running(pid) {
+				g.s.notes.refuse(err.Error())
+			}
+			return
+		}
+		if ok {
+			g.take(pid, slot, uid, parts)
+			return
+		}
+		pause := joinPoll
+		if time.Since(begun) > time.Second {
+			pause = joinPollLong
+		}
+		select {
+		case <-g.quit:
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (g *targets) take(pid, slot int, uid uint32, parts []mapped) {
+	s := g.s
+	if uint64(slot) >= uint64(s.seg.Geometry().Procs) || uid == 0 || s.seg.Proc(slot).UID.Load() != uid {
+		s.notes.refuse(fmt.Sprintf("process %d claims slot %d, which is not its own", pid, slot))
+		return
+	}
+	id, err := identify(pid)
+	if err != nil {
+		return // it has ended: its records are good
+	}
+	a := attachment{slot: slot, uid: uid, id: id}
+	a.cmdline, a.exe = describe(pid)
+	s.attach(a)
+	if s.tables != nil {
+		s.tables.show(slot, uid, parts)
+	}
+}
+
+// child stands for the processes, where the session waits for the end of a command: done when all of them have ended.
+func (g *targets) child() *child {
+	c := &child{done: make(chan struct{}), reaped: true}
+	g.wg.Go(func() {
+		for {
+			left := 0
+			for _, t := range g.all {
+				if t.id.pidfd > 0 && polled(t.id.pidfd) || !running(t.id.pid) {
+					continue
+				}
+				left++
+			}
+			if left == 0 {
+				close(c.done)
+				return
+			}
+			select {
+			case <-g.quit:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	})
+	return c
+}
+
+// polled: the process behind a pidfd has ended.
+func polled(pidfd int) bool {
+	p := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(p, 0)
+	return err == nil && n > 0
+}
+
+// unhook gives the programs their own calls back.
+func (g *targets) unhook() {
+	if g == nil {
+		return
+	}
+	for _, t := range g.all {
+		t.failure = t.Unhook()
+	}
+}
+
+// leave takes back the rest, when the sampler has ended.
+func (g *targets) leave() {
+	if g == nil {
+		return
+	}
+	close(g.quit)
+	g.wg.Wait()
+	for _, t := range g.all {
+		g.s.stats.TargetCPU += max(0, processCPU(t.id.pid)-t.cpu)
+		if t.failure == nil {
+			t.failure = t.Leave()
+		}
+		var asleep *attach.Asleep
+		switch {
+		case errors.As(t.failure, &asleep):
+			g.s.notes.add(t.failure.Error())
+			t.failure = nil
+		case t.failure != nil && (!running(t.id.pid) || errors.Is(t.failure, attach.ErrGone)):
+			t.failure = nil
+		}
+		t.Close()
+		t.id.close()
+	}
+}
+
+func (g *targets) failures() error {
+	var err error
+	for _, t := range g.all {
+		err = errors.Join(err, t.failure)
+	}
+	return err
+}
+
+// processCPU is the CPU time that a process has used; 0 where it is gone.
+func processCPU(pid int) time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(b)[strings.LastIndexByte(string(b), ')')+1:])
+	if len(f) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseInt(f[11], 10, 64)
+	system, _ := strconv.ParseInt(f[12], 10, 64)
+	const tick = time.Second / 100 // USER_HZ
+	return time.Duration(user+system) * tick
+}
