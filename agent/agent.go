@@ -27,6 +27,10 @@ type made struct {
 // without the leading NUL.
 const SessionVariable = "HBTRACE_SESSION"
 
+// AttachedName is the name in the directory of the agent for programs that run already. No loader is given it; who asks for the
+// names of its functions finds them there.
+const AttachedName = "attached.so"
+
 // preloadName is what LD_PRELOAD names in the directory. The loader of glibc replaces $PLATFORM by the CPU's,
 // so that programs of each word size find an object that they can load and none complains; musl's takes it
 // literally.
@@ -40,6 +44,7 @@ var platforms = map[string]map[string]string{
 		"agent-xeon_phi.so": "hbagent_linux_amd64.so",
 		"agent-i686.so":     "stub_linux_386.so",
 		preloadName:         "hbagent_linux_amd64.so",
+		AttachedName:        "hbattached_linux_amd64.so", // for its names
 	},
 	"arm64": {
 		"agent-aarch64.so": "hbagent_linux_arm64.so",

@@ -50,8 +50,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "78f45588e66f4ce4c7a2a3b0511196d36b90ee06f548902a907c0abdfeffa1e6",
+	sourcesSHA256: "6ffc25868703e491a4d8d0f56d16d675a027b60dcdfec20723d11e541652288c",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "bad041abcd7824bb45f08aacf5c72ad49d6ed342cec1906330312d77235d939c",
+		"agent/hbagent_linux_arm64.so": "51c8696923ec4dd8e2db2f66c725bbe1c5256f16c70ac0e245a156f59b276249",
 	},
 }

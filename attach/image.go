@@ -17,9 +17,11 @@ type image struct {
 	end   uint64 // of all of it, from base
 	rw    uint64 // where writable pages begin, from base
 	text  [2]uint64
-	file  *elf.File
-	local map[string]elf.Symbol
-	hooks map[string]uint64 // addresses of the wrappers
+
+	textOffset uint64 // of the text, in the file
+	file       *elf.File
+	local      map[string]elf.Symbol
+	hooks      map[string]uint64 // addresses of the wrappers
 }
 
 // parts are read once from the carried object.
@@ -48,7 +50,7 @@ func readImage() (*image, error) {
 		case p.Flags&elf.PF_W != 0:
 			im.rw = p.Vaddr &^ 4095
 		case p.Flags&elf.PF_X != 0:
-			im.text = [2]uint64{p.Vaddr, p.Vaddr + p.Memsz}
+			im.text, im.textOffset = [2]uint64{p.Vaddr, p.Vaddr + p.Memsz}, p.Off
 		}
 	}
 	im.end = (im.end + 4095) &^ 4095

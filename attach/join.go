@@ -337,6 +337,12 @@ func (t *Target) writeThunks(r *reals, rec *record) error {
 	return t.write(t.thunks, want)
 }
 
+// Text is where the agent's text lies in the program, and where in its file.
+func (t *Target) Text() (lo, hi, offset uint64) {
+	im := t.image
+	return im.base + im.text[0], im.base + (im.text[1]+4095)&^4095, im.textOffset
+}
+
 // Joined says whether the program has become a recorded process, and as which; an error says that it cannot.
 func (t *Target) Joined() (slot int, uid uint32, ok bool, err error) {
 	b := make([]byte, segment.JoinBytes)

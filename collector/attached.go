@@ -98,6 +98,8 @@ func (g *targets) add(pid int) error {
 	}
 	g.all = append(g.all, &target{Target: t, id: id, cpu: cpu})
 	var parts []mapped
+	lo, hi, offset := t.Text()
+	s.placed.add(placed{lo, hi, offset})
 	if s.tables != nil {
 		parts = s.tables.mapped(pid) // what is new of it is being compiled
 	}

@@ -51,8 +51,9 @@ type session struct {
 	sampler *sampler.Sampler
 	server  *server
 	onlook  onlookers
+	placed  placements
 	targets *targets // programs that run already; nil: a command was launched
-	tables  *tables // unwind tables; nil: none
+	tables  *tables  // unwind tables; nil: none
 	epoll   int
 	kernel  *kernel.Tracer // nil: not asked, or not allowed
 
@@ -152,6 +153,9 @@ func (s *session) pipeline() error {
 			m, err := assemble.ReadMaps(pid)
 			if err != nil {
 				return nil
+			}
+			for i := range m {
+				s.placed.find(&m[i])
 			}
 			s.meetCode(uid, pid, m)
 			return m

@@ -259,6 +259,8 @@ func open(o *Options) (s *session, err error) {
 	if o.Unwind != UnwindFP {
 		if s.tables, err = newTables(s.seg.Geometry().Procs, &s.notes); err != nil {
 			s.notes.addf("stacks go by frame pointers only: %v", err)
+		} else {
+			s.tables.placed = &s.placed
 		}
 	}
 	if s.server, err = listen(s.seg, os.Geteuid(), s.tables, s.attach, s.notes.refuse, func(line string) { s.notes.add(line) }); err != nil {

@@ -48,6 +48,8 @@ type tables struct {
 	notes  *notes
 	lists  map[int][]unwind.Module // published last, by slot
 	keep   keptTables
+
+	placed *placements // of agents that no loader mapped
 }
 
 // image is a mapped file's table and how its addresses are to be taken; ready is closed when both are known.
@@ -117,7 +119,13 @@ func (t *tables) mapped(pid int) []mapped {
 	}
 	parts := make([]mapped, 0, len(entries))
 	for _, e := range entries {
-		if img := t.image(pid, e.Path); img != nil {
+		var img *image
+		if object := t.placed.find(&e); object != nil {
+			img = t.make("attached agent", func(img *image) error { return t.compile(img, "attached agent", bytes.NewReader(object)) })
+		} else {
+			img = t.image(pid, e.Path)
+		}
+		if img != nil {
 			parts = append(parts, mapped{e, img})
 		}
 	}

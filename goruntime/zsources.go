@@ -18,7 +18,7 @@ var madeAMD64 = made{
 		"segment/atomic.h",
 		"segment/layout.h",
 	},
-	sourcesSHA256: "9fe3c22d8c9d870214bcdb0212bb5c8882a48fe32ca5ffb9ae4312112ca7f8eb",
+	sourcesSHA256: "7cf3f93cdf0bf8f0da333e5a93bfd1e1c368113429b4ce89b9337041de76813a",
 	objectsSHA256: map[string]string{
 		"goruntime/blob_linux_amd64.elf": "75029e1cef3c22378f810dfe47fe82a7852976225d3e2fdd905eeb523f3dff84",
 	},

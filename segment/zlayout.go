@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "86151f0247d0243967875db9ab7fb31737eca720d0233abfd22cfedfa88379b8"
+const layoutSHA256 = "fc8eb95a224e420378db1106bd4c2efce6c80fb95c47986a8eb673dd3d2afa5b"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -57,6 +57,8 @@ const (
 	GoHook                 = 300                // HB_GO_HOOK
 	TablesWaitMs           = 100                // HB_TABLES_WAIT_MS
 	SecretBytes            = 16                 // HB_SECRET_BYTES
+	RecordMagic            = 0x316b6e7568746268 // HB_RECORD_MAGIC
+	RecordOld              = 8                  // HB_RECORD_OLD
 	ProcFree               = 0                  // HB_PROC_FREE
 	ProcClaiming           = 1                  // HB_PROC_CLAIMING
 	ProcLive               = 2                  // HB_PROC_LIVE
@@ -112,6 +114,11 @@ const (
 	RefuseMMAP             = 2                  // HB_REFUSE_MMAP
 	RefuseNoSlot           = 3                  // HB_REFUSE_NO_SLOT
 	RefuseUnresolved       = 4                  // HB_REFUSE_UNRESOLVED
+	JoinNot                = 0                  // HB_JOIN_NOT
+	JoinReady              = 1                  // HB_JOIN_READY
+	JoinBusy               = 2                  // HB_JOIN_BUSY
+	JoinDone               = 3                  // HB_JOIN_DONE
+	JoinRefused            = 4                  // HB_JOIN_REFUSED
 )
 
 // Header is struct hb_header, 448 bytes.
@@ -977,6 +984,168 @@ func (v *Ready) Encode(b []byte) {
 	binary.LittleEndian.PutUint32(b[20:], v.ProcUID)
 }
 
+// Join is struct hb_join, 96 bytes.
+type Join struct {
+	State          uint32
+	PID            uint32
+	TIDOffset      uint32
+	IsGlibc        uint32
+	Socket         int32
+	Peer           int32
+	SocketIno      uint64
+	PeerIno        uint64
+	Vdso           uint64
+	Random         uint64
+	Restorer       uint64
+	ThreadStart    uint64
+	ThreadStartEnd uint64
+	Refused        uint32
+	ProcSlot       uint32
+	ProcUID        uint32
+	Reserved       uint32
+}
+
+// JoinBytes is sizeof(struct hb_join).
+const JoinBytes = 96
+
+// Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
+func (v *Join) Decode(b []byte) bool {
+	if len(b) < JoinBytes {
+		return false
+	}
+	v.State = binary.LittleEndian.Uint32(b[0:])
+	v.PID = binary.LittleEndian.Uint32(b[4:])
+	v.TIDOffset = binary.LittleEndian.Uint32(b[8:])
+	v.IsGlibc = binary.LittleEndian.Uint32(b[12:])
+	v.Socket = int32(binary.LittleEndian.Uint32(b[16:]))
+	v.Peer = int32(binary.LittleEndian.Uint32(b[20:]))
+	v.SocketIno = binary.LittleEndian.Uint64(b[24:])
+	v.PeerIno = binary.LittleEndian.Uint64(b[32:])
+	v.Vdso = binary.LittleEndian.Uint64(b[40:])
+	v.Random = binary.LittleEndian.Uint64(b[48:])
+	v.Restorer = binary.LittleEndian.Uint64(b[56:])
+	v.ThreadStart = binary.LittleEndian.Uint64(b[64:])
+	v.ThreadStartEnd = binary.LittleEndian.Uint64(b[72:])
+	v.Refused = binary.LittleEndian.Uint32(b[80:])
+	v.ProcSlot = binary.LittleEndian.Uint32(b[84:])
+	v.ProcUID = binary.LittleEndian.Uint32(b[88:])
+	v.Reserved = binary.LittleEndian.Uint32(b[92:])
+	return true
+}
+
+// Encode writes the struct to the start of b, which must hold JoinBytes.
+func (v *Join) Encode(b []byte) {
+	_ = b[JoinBytes-1]
+	binary.LittleEndian.PutUint32(b[0:], v.State)
+	binary.LittleEndian.PutUint32(b[4:], v.PID)
+	binary.LittleEndian.PutUint32(b[8:], v.TIDOffset)
+	binary.LittleEndian.PutUint32(b[12:], v.IsGlibc)
+	binary.LittleEndian.PutUint32(b[16:], uint32(v.Socket))
+	binary.LittleEndian.PutUint32(b[20:], uint32(v.Peer))
+	binary.LittleEndian.PutUint64(b[24:], v.SocketIno)
+	binary.LittleEndian.PutUint64(b[32:], v.PeerIno)
+	binary.LittleEndian.PutUint64(b[40:], v.Vdso)
+	binary.LittleEndian.PutUint64(b[48:], v.Random)
+	binary.LittleEndian.PutUint64(b[56:], v.Restorer)
+	binary.LittleEndian.PutUint64(b[64:], v.ThreadStart)
+	binary.LittleEndian.PutUint64(b[72:], v.ThreadStartEnd)
+	binary.LittleEndian.PutUint32(b[80:], v.Refused)
+	binary.LittleEndian.PutUint32(b[84:], v.ProcSlot)
+	binary.LittleEndian.PutUint32(b[88:], v.ProcUID)
+	binary.LittleEndian.PutUint32(b[92:], v.Reserved)
+}
+
+// Area is struct hb_area, 64 bytes.
+type Area struct {
+	At          uint64
+	Bytes       uint64
+	Text        uint64
+	TextBytes   uint64
+	Join        uint64
+	Leave       uint64
+	Starts      uint64
+	StartsBytes uint64
+}
+
+// AreaBytes is sizeof(struct hb_area).
+const AreaBytes = 64
+
+// Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
+func (v *Area) Decode(b []byte) bool {
+	if len(b) < AreaBytes {
+		return false
+	}
+	v.At = binary.LittleEndian.Uint64(b[0:])
+	v.Bytes = binary.LittleEndian.Uint64(b[8:])
+	v.Text = binary.LittleEndian.Uint64(b[16:])
+	v.TextBytes = binary.LittleEndian.Uint64(b[24:])
+	v.Join = binary.LittleEndian.Uint64(b[32:])
+	v.Leave = binary.LittleEndian.Uint64(b[40:])
+	v.Starts = binary.LittleEndian.Uint64(b[48:])
+	v.StartsBytes = binary.LittleEndian.Uint64(b[56:])
+	return true
+}
+
+// Encode writes the struct to the start of b, which must hold AreaBytes.
+func (v *Area) Encode(b []byte) {
+	_ = b[AreaBytes-1]
+	binary.LittleEndian.PutUint64(b[0:], v.At)
+	binary.LittleEndian.PutUint64(b[8:], v.Bytes)
+	binary.LittleEndian.PutUint64(b[16:], v.Text)
+	binary.LittleEndian.PutUint64(b[24:], v.TextBytes)
+	binary.LittleEndian.PutUint64(b[32:], v.Join)
+	binary.LittleEndian.PutUint64(b[40:], v.Leave)
+	binary.LittleEndian.PutUint64(b[48:], v.Starts)
+	binary.LittleEndian.PutUint64(b[56:], v.StartsBytes)
+}
+
+// Record is struct hb_record, 104 bytes.
+type Record struct {
+	Magic         uint64
+	Version       uint32
+	Done          uint32
+	Socket        int32
+	Peer          int32
+	Recorder      uint32
+	Patched       uint32
+	RecorderStart uint64
+	Now           Area
+}
+
+// RecordBytes is sizeof(struct hb_record).
+const RecordBytes = 104
+
+// Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
+func (v *Record) Decode(b []byte) bool {
+	if len(b) < RecordBytes {
+		return false
+	}
+	v.Magic = binary.LittleEndian.Uint64(b[0:])
+	v.Version = binary.LittleEndian.Uint32(b[8:])
+	v.Done = binary.LittleEndian.Uint32(b[12:])
+	v.Socket = int32(binary.LittleEndian.Uint32(b[16:]))
+	v.Peer = int32(binary.LittleEndian.Uint32(b[20:]))
+	v.Recorder = binary.LittleEndian.Uint32(b[24:])
+	v.Patched = binary.LittleEndian.Uint32(b[28:])
+	v.RecorderStart = binary.LittleEndian.Uint64(b[32:])
+	v.Now.Decode(b[40:])
+	return true
+}
+
+// Encode writes the struct to the start of b, which must hold RecordBytes.
+func (v *Record) Encode(b []byte) {
+	_ = b[RecordBytes-1]
+	binary.LittleEndian.PutUint64(b[0:], v.Magic)
+	binary.LittleEndian.PutUint32(b[8:], v.Version)
+	binary.LittleEndian.PutUint32(b[12:], v.Done)
+	binary.LittleEndian.PutUint32(b[16:], uint32(v.Socket))
+	binary.LittleEndian.PutUint32(b[20:], uint32(v.Peer))
+	binary.LittleEndian.PutUint32(b[24:], v.Recorder)
+	binary.LittleEndian.PutUint32(b[28:], v.Patched)
+	binary.LittleEndian.PutUint64(b[32:], v.RecorderStart)
+	v.Now.Encode(b[40:])
+}
+
 // Drift from the C layout fails here: an array's length must be 0, neither more nor less.
 var (
 	_ = [unsafe.Offsetof(Header{}.Magic) - 0]struct{}{} == [0]struct{}{}
@@ -1513,4 +1682,75 @@ var (
 	_ = [unsafe.Offsetof(Ready{}.ProcUID) - 20]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Ready{}.ProcUID) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Ready{}) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.State) - 0]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.State) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.PID) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.PID) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.TIDOffset) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.TIDOffset) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.IsGlibc) - 12]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.IsGlibc) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.Socket) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.Socket) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.Peer) - 20]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.Peer) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.SocketIno) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.SocketIno) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.PeerIno) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.PeerIno) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.Vdso) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.Vdso) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.Random) - 48]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.Random) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.Restorer) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.Restorer) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.ThreadStart) - 64]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.ThreadStart) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.ThreadStartEnd) - 72]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.ThreadStartEnd) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.Refused) - 80]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.Refused) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.ProcSlot) - 84]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.ProcSlot) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.ProcUID) - 88]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.ProcUID) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Join{}.Reserved) - 92]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}.Reserved) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Join{}) - 96]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Area{}.At) - 0]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Area{}.At) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Area{}.Bytes) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Area{}.Bytes) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Area{}.Text) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Area{}.Text) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Area{}.TextBytes) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Area{}.TextBytes) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Area{}.Join) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Area{}.Join) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Area{}.Leave) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Area{}.Leave) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Area{}.Starts) - 48]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Area{}.Starts) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Area{}.StartsBytes) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Area{}.StartsBytes) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Area{}) - 64]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Record{}.Magic) - 0]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Record{}.Magic) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Record{}.Version) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Record{}.Version) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Record{}.Done) - 12]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Record{}.Done) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Record{}.Socket) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Record{}.Socket) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Record{}.Peer) - 20]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Record{}.Peer) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Record{}.Recorder) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Record{}.Recorder) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Record{}.Patched) - 28]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Record{}.Patched) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Record{}.RecorderStart) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Record{}.RecorderStart) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Record{}.Now) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Record{}.Now) - 64]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Record{}) - 104]struct{}{} == [0]struct{}{}
 )
