@@ -12,8 +12,9 @@
 //	otherwise   ended at a, began at b                   nobody saw what was between: nothing is drawn there
 //
 // Frames that are the same invocation run on through such a gap: that they were there all the time is proven.
-// A merged run (Start..Time) supports its stack over its whole length. Intervals are exact. A thread's start and
-// exit count as sightings of an empty stack.
+// A merged run (Start..Time) supports its stack over its whole length. Intervals are exact: events come in the order of
+// package nest, what lies inside an interval is drawn inside it, and the spans around it stay open. A thread's start
+// and exit count as sightings of an empty stack.
 package spans
 
 import (
@@ -21,6 +22,7 @@ import (
 	"slices"
 
 	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/nest"
 	"github.com/hbtrace/hbtrace/trace"
 )
 
@@ -40,7 +42,6 @@ type Span struct {
 	Depth              int      // spans of the thread that this one lies in
 	Start, End         trace.Ns // End is set when it ends
 	StartEdge, EndEdge Edge
-	Behind             bool   // it began before edges that were reported already, as Interval.Behind
 	Stacks             uint64 // stacks that show it, counted when it ends; merged ones count as many
 
 	// In ns, when it ends. CPU and Blocked are at most its duration, together too: the CPU time of a sample was used up to the one
@@ -55,21 +56,22 @@ type Span struct {
 // Interval is a wait or a blocking call as drawn inside the spans of its stack.
 type Interval struct {
 	Event      *trace.Event
+	Tag        uint64   // as given to AddTagged
 	Depth      int      // spans that it lies in
 	Start, End trace.Ns // Event.Start and Event.Time, unless Clipped
 	Clipped    bool     // overlaps what was seen before: only the rest is drawn; the event has the exact times
-	Behind     bool     // it began before edges that were reported already (a signal handler's, deeper than it)
 }
 
-// Sink receives what a [Builder] finds, in the order of time within each thread but for what is Behind. An error
-// ends the run.
+// Sink receives what a [Builder] finds, in the order of time within each thread. An error ends the run.
 type Sink interface {
 	Begin(*Span) error
 	End(*Span) error
-	// Interval comes when it has ended, after the Begin of the spans that it lies in.
+	// Interval comes when one begins, after the Begin of the spans that it lies in. What comes between it and its Return
+	// lies inside it: what a signal handler did.
 	Interval(*Interval) error
-	// Point is a KindRelease or KindLost; depth is the number of spans it lies in.
-	Point(e *trace.Event, depth int) error
+	Return(*Interval) error
+	// Point is a KindRelease or KindLost; depth is the number of spans it lies in, tag as given to AddTagged.
+	Point(e *trace.Event, depth int, tag uint64) error
 }
 
 // Coverage is what is known of one thread's time, in ns. The three sum to the time that it lived while recorded.
@@ -78,7 +80,7 @@ type Coverage struct {
 	Sampled int64 // between close stacks, between equal ones of the same calls, or in merged runs
 	Unknown int64
 	Stacks  uint64 // stacks that were seen
-	Clipped uint64 // events that overlapped what had been seen before
+	Clipped uint64 // events that overlapped what had been seen before, and were cut
 }
 
 // Builder diffs the stacks of one recording.
@@ -86,6 +88,7 @@ type Builder struct {
 	src     trace.Source
 	tab     *frames.Table
 	sink    Sink // nil: nobody wants spans
+	nest    *nest.Nest
 	closeNs trace.Ns
 	live    map[trace.ThreadID]*thread
 	recent  [256]*thread // by id: threads take turns, and a map is slow for every event
@@ -105,10 +108,12 @@ func New(src trace.Source, tab *frames.Table, sink Sink) *Builder {
 	if sink == (Discard{}) {
 		sink = nil
 	}
-	return &Builder{
+	b := &Builder{
 		src: src, tab: tab, sink: sink, closeNs: trace.Ns(2 * tick),
 		live: map[trace.ThreadID]*thread{}, done: map[trace.ThreadID]Coverage{},
 	}
+	b.nest = nest.New(tab, b.step)
+	return b
 }
 
 // Run diffs all of src into sink and returns each thread's coverage.
@@ -132,47 +137,36 @@ func (Discard) End(*Span) error { return nil }
 // Interval implements [Sink].
 func (Discard) Interval(*Interval) error { return nil }
 
+// Return implements [Sink].
+func (Discard) Return(*Interval) error { return nil }
+
 // Point implements [Sink].
-func (Discard) Point(*trace.Event, int) error { return nil }
+func (Discard) Point(*trace.Event, int, uint64) error { return nil }
 
 // Add takes the next stored event. It keeps no reference to it.
-func (b *Builder) Add(e *trace.Event) error {
-	if e.Kind.Beside() {
+func (b *Builder) Add(e *trace.Event) error { return b.nest.Add(e, 0) }
+
+// AddTagged is Add with a number that Interval.Tag and Point give back.
+func (b *Builder) AddTagged(e *trace.Event, tag uint64) error { return b.nest.Add(e, tag) }
+
+func (b *Builder) step(s *nest.Step) error {
+	if s.Event.Kind.Beside() {
 		return nil // beside the thread's own account
 	}
-	t := b.thread(e.Thread)
-	if t.held.Kind != 0 {
-		held := t.held
-		t.held.Kind = 0
-		if isInterval(e) && e.Stack == held.Stack && e.Hook == held.Hook && e.Start <= held.Time {
-			// The entry sample was taken after the clock was read for the interval that it opens.
-			held.Time = e.Start
-			held.Start = min(held.Start, held.Time)
-		}
-		if err := b.add(t, &held); err != nil {
-			return err
-		}
-	}
-	if e.Kind == trace.KindEnter {
-		t.held = *e
-		return nil
-	}
-	return b.add(t, e)
+	return b.add(b.thread(s.Event.Thread), s)
 }
 
 // Close ends what is open where it was last seen and returns each thread's coverage.
 func (b *Builder) Close() (map[trace.ThreadID]Coverage, error) {
+	if err := b.nest.Close(); err != nil {
+		return nil, err
+	}
 	rest := make([]*thread, 0, len(b.live))
 	for _, t := range b.live {
 		rest = append(rest, t)
 	}
 	slices.SortFunc(rest, func(x, y *thread) int { return cmp.Compare(x.id, y.id) })
 	for _, t := range rest {
-		if t.held.Kind != 0 {
-			if err := b.add(t, &t.held); err != nil {
-				return nil, err
-			}
-		}
 		if err := b.pop(t, 0, t.seen, EdgeSeen); err != nil {
 			return nil, err
 		}
@@ -231,5 +225,3 @@ func (b *Builder) forget(t *thread) {
 		*recent = nil
 	}
 }
-
-func isInterval(e *trace.Event) bool { return e.Kind == trace.KindWait || e.Kind == trace.KindCall }

@@ -20,6 +20,12 @@ type recorder struct {
 	lines []string
 	edge  map[trace.ThreadID]trace.Ns
 	open  map[trace.ThreadID]int
+	in    map[trace.ThreadID][]interval
+}
+
+type interval struct {
+	start, end trace.Ns
+	open       int // spans, when it began
 }
 
 func (r *recorder) at(th trace.ThreadID, ns trace.Ns, what string) {
@@ -30,9 +36,7 @@ func (r *recorder) at(th trace.ThreadID, ns trace.Ns, what string) {
 }
 
 func (r *recorder) Begin(s *Span) error {
-	if !s.Behind {
-		r.at(s.Thread, s.Start, "begin")
-	}
+	r.at(s.Thread, s.Start, "begin")
 	if s.Depth != r.open[s.Thread] {
 		r.t.Errorf("thread %d: begins at depth %d, %d are open", s.Thread, s.Depth, r.open[s.Thread])
 	}
@@ -55,22 +59,32 @@ func (r *recorder) End(s *Span) error {
 }
 
 func (r *recorder) Interval(iv *Interval) error {
-	if !iv.Behind {
-		r.at(iv.Event.Thread, iv.Start, "interval")
+	th := iv.Event.Thread
+	r.at(th, iv.Start, "interval")
+	if iv.Depth > r.open[th] {
+		r.t.Errorf("thread %d: an interval at depth %d, %d are open", th, iv.Depth, r.open[th])
 	}
-	r.at(iv.Event.Thread, iv.End, "interval's end")
-	s := fmt.Sprintf("%d %s(%d) %s..%s", iv.Event.Thread, strings.Repeat(">", iv.Depth), iv.Event.Hook, ns(iv.Start), ns(iv.End))
+	r.in[th] = append(r.in[th], interval{iv.Start, iv.End, r.open[th]})
+	return nil
+}
+
+func (r *recorder) Return(iv *Interval) error {
+	th := iv.Event.Thread
+	r.at(th, iv.End, "interval's end")
+	in := r.in[th]
+	if x := in[len(in)-1]; x != (interval{iv.Start, iv.End, r.open[th]}) {
+		r.t.Errorf("thread %d: interval %v ended at %d with %d spans open", th, x, iv.End, r.open[th])
+	}
+	r.in[th] = in[:len(in)-1]
+	s := fmt.Sprintf("%d %s(%d) %s..%s", th, strings.Repeat(">", iv.Depth), iv.Event.Hook, ns(iv.Start), ns(iv.End))
 	if iv.Clipped {
 		s += " clipped"
-	}
-	if iv.Behind {
-		s += " behind"
 	}
 	r.lines = append(r.lines, s)
 	return nil
 }
 
-func (r *recorder) Point(e *trace.Event, depth int) error {
+func (r *recorder) Point(e *trace.Event, depth int, _ uint64) error {
 	r.at(e.Thread, max(e.Time, r.edge[e.Thread]), "point")
 	r.lines = append(r.lines, fmt.Sprintf("%d %spoint %d at %s", e.Thread, strings.Repeat(">", depth), e.Kind, ns(e.Time)))
 	return nil
@@ -226,7 +240,7 @@ func TestDiff(t *testing.T) {
 				m.seen(gap, 12, 0, -1, "start", "f", "handler", "x")
 				m.call(10, 20, "start", "f")
 			},
-			want: "1 >>>x ~11.500..12| x1\n1 >>handler |11..12| x2\n1 >>(60) 10..20 behind\n1 >f |10..20| x4\n1 start |10..20| x4",
+			want: "1 >>>x ~11.500..12| x1\n1 >>handler |11..12| x2\n1 >>(60) 10..20\n1 >f |10..20| x4\n1 start |10..20| x4",
 			cov:  Coverage{Exact: 10 * ms, Unknown: 90 * ms, Stacks: 4},
 		},
 		{
@@ -238,7 +252,7 @@ func TestDiff(t *testing.T) {
 				m.Add(trace.Event{Kind: trace.KindCall, Hook: 60, Thread: m.th, Start: 1 * ms, Time: 20 * ms, Stack: m.Stack("start", "f")})
 				m.seen(gap, 21, 0, 1, "start")
 			},
-			want: "1 >x ~10.500..11| x1\n1 handler |10..11| x2\n1 >>(60) 1..20 behind\n1 >f ~0.500..20.500~ x1\n1 start ~0.500..21| x2",
+			want: "1 >>>x ~10.500..11| x1\n1 >>handler |10..11| x2\n1 >>(60) 1..20\n1 >f ~0.500..20.500~ x3\n1 start ~0.500..21| x4",
 			cov:  Coverage{Exact: 19 * ms, Sampled: 2 * ms, Unknown: 79 * ms, Stacks: 4},
 		},
 		{
@@ -250,13 +264,72 @@ func TestDiff(t *testing.T) {
 			cov: Coverage{Unknown: 100 * ms},
 		},
 		{
-			name: "an interval over what was seen already is clipped",
+			name: "a sample inside a call does not shorten it",
 			make: func(m maker) {
-				m.seen(gap, 11, 0, -1, "start", "f", "x")
-				m.call(10, 20, "start", "f") // f was drawn from 11 on
+				m.seen(gap, 1, 0, -1, "start")
+				m.seen(trace.KindCPU, 1199.9, trace.FlagSyscallEnd, -1, "start", "wait")
+				m.call(20, 1200, "start", "wait")
+				m.seen(gap, 1201, 0, -1, "start")
 			},
-			want: "1 >>x |11..11~ x1\n1 >>(60) 11..20 clipped\n1 >f |11..20| x2\n1 start |11..20| x2",
-			cov:  Coverage{Exact: 9 * ms, Unknown: 91 * ms, Stacks: 2, Clipped: 1},
+			want: "1 >>(60) 20..1200\n1 >wait |20..1200.500~ x2\n1 start |1..1201| x4",
+			cov:  Coverage{Exact: 1180 * ms, Sampled: ms, Stacks: 4},
+		},
+		{
+			name: "a run of samples that goes on inside a call does not shorten it",
+			make: func(m maker) {
+				m.AddJoined(trace.Event{Kind: trace.KindCPU, Thread: m.th, Start: 10 * ms, Time: 40 * ms, Count: 3, Stack: m.Stack("start", "f")})
+				m.call(20, 50, "start", "f")
+			},
+			want: "1 >>(60) 20..50\n1 >f |10..50| x4\n1 start |10..50| x4",
+			cov:  Coverage{Exact: 30 * ms, Sampled: 10 * ms, Unknown: 60 * ms, Stacks: 4},
+		},
+		{
+			name: "a sample of another call is not inside, whatever its clock says",
+			make: func(m maker) {
+				m.seen(gap, 10.1, 0, -1, "start", "g")
+				m.call(10, 20, "start", "f")
+			},
+			want: "1 >g |10..10~ x1\n1 >>(60) 10..20\n1 >f ~10..20| x1\n1 start |10..20| x2",
+			cov:  Coverage{Exact: 10 * ms, Unknown: 90 * ms, Stacks: 2},
+		},
+		{
+			name: "a run of samples that was stamped when a wait had ended ends with it",
+			make: func(m maker) {
+				m.AddJoined(trace.Event{Kind: trace.KindCPU, Thread: m.th, Start: 19 * ms, Time: 20*ms + 100, Count: 2, Stack: m.Stack("start", "f")})
+				m.call(10, 20, "start", "f")
+			},
+			want: "1 >>(60) 10..20\n1 >f |10..20| x3\n1 start |10..20| x3",
+			cov:  Coverage{Exact: 10 * ms, Unknown: 90 * ms, Stacks: 3},
+		},
+		{
+			name: "what begins when a call has ended lies behind it, though it was stored before",
+			make: func(m maker) {
+				m.seen(gap, 13, 0, -1, "start", "f")
+				m.seen(gap, 14, 0, -1, "start", "f")
+				m.call(10, 12, "start", "g")
+			},
+			want: "1 >>(60) 10..12\n1 >g |10..12.500~ x1\n1 >f ~12.500..14| x2\n1 start |10..14| x3",
+			cov:  Coverage{Exact: 2 * ms, Sampled: 2 * ms, Unknown: 96 * ms, Stacks: 3},
+		},
+		{
+			name: "a wait in a signal handler in a call",
+			make: func(m maker) {
+				m.seen(gap, 9, 0, -1, "start")
+				m.call(12, 14, "start", "f", "handler", "g")
+				m.seen(gap, 15, 0, -1, "start", "f", "handler")
+				m.call(10, 20, "start", "f")
+			},
+			want: "1 >>>>(60) 12..14\n1 >>>g |12..14.500~ x1\n1 >>handler |12..15| x2\n1 >>(60) 10..20\n1 >f ~9.500..20| x3\n1 start |9..20| x4",
+			cov:  Coverage{Exact: 10 * ms, Sampled: ms, Unknown: 89 * ms, Stacks: 4},
+		},
+		{
+			name: "of two calls that overlap the second is clipped",
+			make: func(m maker) {
+				m.call(10, 20, "start", "f")
+				m.call(15, 30, "start", "g")
+			},
+			want: "1 >>(60) 10..20\n1 >f |10..20~ x1\n1 >>(60) 20..30 clipped\n1 >g ~20..30| x1\n1 start |10..30| x2",
+			cov:  Coverage{Exact: 20 * ms, Unknown: 80 * ms, Stacks: 2, Clipped: 1},
 		},
 		{
 			name: "loss ends everything where it was last seen",
@@ -316,7 +389,7 @@ func TestDiff(t *testing.T) {
 			m := maker{b, b.AddThread(trace.Thread{TID: 1})}
 			tt.make(m)
 			src := b.Source()
-			r := &recorder{t: t, tab: frames.New(src), edge: map[trace.ThreadID]trace.Ns{}, open: map[trace.ThreadID]int{}}
+			r := &recorder{t: t, tab: frames.New(src), edge: map[trace.ThreadID]trace.Ns{}, open: map[trace.ThreadID]int{}, in: map[trace.ThreadID][]interval{}}
 			bl := New(src, r.tab, r)
 			if err := src.Events(bl.Add); err != nil {
 				t.Fatal(err)
@@ -353,12 +426,12 @@ func TestThreadsAreKeptApartAndForgotten(t *testing.T) {
 		b.Add(trace.Event{Kind: trace.KindThreadExit, Thread: id, Time: 10 * ms})
 	}
 	src := b.Source()
-	r := &recorder{t: t, tab: frames.New(src), edge: map[trace.ThreadID]trace.Ns{}, open: map[trace.ThreadID]int{}}
+	r := &recorder{t: t, tab: frames.New(src), edge: map[trace.ThreadID]trace.Ns{}, open: map[trace.ThreadID]int{}, in: map[trace.ThreadID][]interval{}}
 	bl := New(src, r.tab, r)
 	if err := src.Events(bl.Add); err != nil {
 		t.Fatal(err)
 	}
-	if len(bl.live) != 1 {
+	if len(bl.live) > 1 {
 		t.Errorf("%d threads kept, 1 lives", len(bl.live))
 	}
 	if _, err := bl.Close(); err != nil {

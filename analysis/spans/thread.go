@@ -6,54 +6,46 @@ import (
 	"slices"
 
 	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/nest"
 	"github.com/hbtrace/hbtrace/trace"
 )
 
 type thread struct {
-	id     trace.ThreadID
-	open   []Span          // root first; empty where nobody wants spans
-	count  int             // spans that are open
-	root   trace.Ns        // when the outermost of them began
-	nodes  []trace.StackID // the stack that is open, root first
-	first  []int           // nodes[i]'s outermost function is open[first[i]]
-	known  bool            // something was seen: seen means something
-	lost   bool            // records were lost since
-	behind bool            // spans that begin now begin behind edges that were reported
-	entry  bool            // the last thing seen was the entry of a call that may block
-	seen   trace.Ns        // end of the last thing seen
-	edge   trace.Ns        // latest edge reported; later ones are not before it
+	id    trace.ThreadID
+	open  []Span          // root first; empty where nobody wants spans
+	count int             // spans that are open
+	nodes []trace.StackID // the stack that is open, root first
+	first []int           // nodes[i]'s outermost function is open[first[i]]
+	in    []inside        // intervals that have begun and not ended, outermost first
+	known bool            // something was seen: seen means something
+	lost  bool            // records were lost since
+	entry bool            // the last thing seen was the entry of a call that may block
+	seen  trace.Ns        // end of the last thing seen
+	edge  trace.Ns        // latest edge reported; later ones are not before it
 
 	stacks       uint64
 	cpu, blocked uint64 // ns of samples, and in intervals
 	cov          Coverage
-	enter        entered
-	dark         dark
-	held         trace.Event // KindEnter that waits for the thread's next event; Kind 0: none
 }
 
-// entered remembers the entry of a call, so that an interval that turns out to have begun there can be drawn around
-// what a signal handler did meanwhile.
-type entered struct {
-	valid          bool // nothing at or above its stack has changed since
-	stack          trace.StackID
-	spans          int
-	floor          trace.Ns // latest edge when it was entered
-	exact, sampled int64    // coverage then
-}
-
-// dark remembers the latest stretch that nothing is drawn in, so that an interval that turns out to have begun there
-// can be drawn around what a signal handler did meanwhile, although its entry was not seen.
-type dark struct {
-	from, to       trace.Ns // to 0: none
-	lost           bool     // records were lost in it, or nothing was seen before it
-	exact, sampled int64    // coverage then
+// inside is an interval that has begun, and what was when it did.
+type inside struct {
+	drawn   Interval
+	event   trace.Event // Interval.Event: the step's is gone when the interval ends
+	nodes   int         // its stack
+	count   int         // its spans
+	root    int         // nodes before the root of its stack
+	base    int         // likewise of the latest stack inside it: root, or nodes where that is on a stack of its own
+	inner   int64       // Inner of the span around it
+	blocked uint64
 }
 
 func (t *thread) reset() {
-	*t = thread{open: t.open[:0], nodes: t.nodes[:0], first: t.first[:0]}
+	*t = thread{open: t.open[:0], nodes: t.nodes[:0], first: t.first[:0], in: t.in[:0]}
 }
 
-func (b *Builder) add(t *thread, e *trace.Event) error {
+func (b *Builder) add(t *thread, s *nest.Step) error {
+	e := s.Event
 	switch e.Kind {
 	case trace.KindThreadStart:
 		if !t.known {
@@ -78,62 +70,34 @@ func (b *Builder) add(t *thread, e *trace.Event) error {
 		}
 		t.nodes, t.first = t.nodes[:0], t.first[:0]
 		t.lost, t.entry = true, false
-		return b.point(e, 0)
+		return b.point(s, 0)
 	case trace.KindFree:
 		return nil
 	}
-	interval := isInterval(e)
+	if s.Phase == nest.Leave {
+		return b.leave(t)
+	}
 	valid := b.tab.Valid(e.Stack) && e.Flags&trace.FlagNoStack == 0
-	if !valid && e.Kind == trace.KindCPU && frames.Begins(b.src.Meta(), e.Hook) {
-		t.cov.Exact += int64(max(0, e.Time-t.seen)) // all of the time until then: the exec and the loader
-		t.see(e.Time)
-		return nil
-	}
-	if !valid && !interval {
-		if e.Kind == trace.KindRelease {
-			return b.point(e, t.count)
+	if !valid && s.Phase == nest.At {
+		switch {
+		case e.Kind == trace.KindCPU && frames.Begins(b.src.Meta(), e.Hook):
+			t.cov.Exact += int64(max(0, e.Time-t.seen)) // all of the time until then: the exec and the loader
+			t.see(e.Time)
+		case e.Kind == trace.KindRelease:
+			return b.point(s, t.count)
 		}
 		return nil
 	}
-	start, end := min(e.Start, e.Time), e.Time
-	if e.Start == 0 {
-		start = e.Time
+	start, end := max(s.Start, t.seen), max(s.End, t.seen)
+	if !t.known {
+		start, end = s.Start, s.End
 	}
-	behind := interval && t.known && start < t.seen && end >= t.seen &&
-		t.enter.valid && t.enter.stack == e.Stack && t.count > t.enter.spans
-	clipped := false
-	if !behind && interval && valid && end >= t.seen && t.inDark(e, start) {
-		behind = true
-		if err := b.light(t, e, start); err != nil {
-			return err
-		}
-		t.cov.Exact += int64(end - start)
-	} else if t.known && start < t.seen && !behind {
-		clipped = interval || end < t.seen
-		start, end = t.seen, max(end, t.seen)
-		if clipped {
-			t.cov.Clipped++
-		}
+	clipped := s.Clipped || s.Phase == nest.Enter && start != s.Start
+	if clipped {
+		t.cov.Clipped++
 	}
-	if behind && t.dark.to == lit {
-		t.dark.to = 0
-	} else if behind {
-		// Its spans end between the last thing seen and the call's return.
-		if err := b.diff(t, e, end); err != nil {
-			return err
-		}
-		t.cov.Exact = t.enter.exact + int64(end-start)
-		t.cov.Sampled = t.enter.sampled
-		start = max(start, t.enter.floor)
-	} else {
-		if err := b.diff(t, e, start); err != nil {
-			return err
-		}
-		if interval {
-			t.cov.Exact += int64(end - start)
-		} else {
-			t.cov.Sampled += int64(end - start)
-		}
+	if err := b.diff(t, s, start); err != nil {
+		return err
 	}
 	if valid {
 		t.stacks += uint64(max(e.Count, 1))
@@ -141,26 +105,74 @@ func (b *Builder) add(t *thread, e *trace.Event) error {
 			t.cpu += uint64(max(e.CPU, 0))
 		}
 	}
+	if s.Phase == nest.Enter {
+		return b.enter(t, s, start, end, clipped)
+	}
+	if len(t.in) == 0 {
+		t.cov.Sampled += int64(end - start)
+	}
 	t.see(end)
-	switch {
-	case interval:
-		t.enter.valid = false
-		t.edge = max(t.edge, end)
-		if b.sink == nil {
-			return nil
-		}
-		t.blocked += uint64(end - start)
-		if n := len(t.open); n > 0 {
-			t.open[n-1].Inner += int64(end - start)
-		}
-		return b.sink.Interval(&Interval{Event: e, Depth: t.count, Start: start, End: end, Clipped: clipped, Behind: behind})
-	case e.Kind == trace.KindEnter:
+	switch e.Kind {
+	case trace.KindEnter:
 		t.entry = true
-		t.enter = entered{true, e.Stack, t.count, t.edge, t.cov.Exact, t.cov.Sampled}
-	case e.Kind == trace.KindRelease:
-		return b.point(e, t.count)
+	case trace.KindRelease:
+		return b.point(s, t.count)
 	}
 	return nil
+}
+
+// enter begins an interval. Its stack is open.
+func (b *Builder) enter(t *thread, s *nest.Step, start, end trace.Ns, clipped bool) error {
+	x := inside{event: *s.Event, nodes: len(t.nodes), count: t.count, blocked: t.blocked}
+	if n := len(t.in); n > 0 {
+		x.root = t.in[n-1].base
+	}
+	x.base = x.root
+	x.drawn = Interval{Tag: s.Tag, Depth: t.count, Start: start, End: end, Clipped: clipped}
+	if n := len(t.open); n > 0 {
+		x.inner = t.open[n-1].Inner
+	}
+	t.in = append(t.in, x)
+	t.see(start)
+	t.entry = true // what is on top of it is a signal handler's
+	t.edge = max(t.edge, start)
+	if b.sink == nil {
+		return nil
+	}
+	in := &t.in[len(t.in)-1]
+	in.drawn.Event = &in.event
+	return b.sink.Interval(&in.drawn)
+}
+
+// leave ends the latest interval, and what is still open inside it where it was last seen.
+func (b *Builder) leave(t *thread) error {
+	x := &t.in[len(t.in)-1]
+	end := max(x.drawn.End, t.edge)
+	at, edge := t.seen, EdgeSeen
+	if gap := end - t.seen; gap <= b.closeNs {
+		at, edge = t.seen+gap/2, EdgeMiddle
+	}
+	if err := b.pop(t, x.count, at, edge); err != nil {
+		return err
+	}
+	t.nodes, t.first = t.nodes[:x.nodes], t.first[:x.nodes]
+	took := int64(end - x.drawn.Start)
+	t.see(end)
+	t.edge = max(t.edge, end)
+	if len(t.in) == 1 {
+		t.cov.Exact += took
+	}
+	var err error
+	if b.sink != nil {
+		t.blocked = x.blocked + uint64(took)
+		if n := len(t.open); n > 0 {
+			t.open[n-1].Inner = x.inner + took
+		}
+		x.drawn.End, x.drawn.Event = end, &x.event
+		err = b.sink.Return(&x.drawn)
+	}
+	t.in = t.in[:len(t.in)-1]
+	return err
 }
 
 func (t *thread) see(at trace.Ns) {
@@ -168,18 +180,34 @@ func (t *thread) see(at trace.Ns) {
 	t.seen = max(t.seen, at)
 }
 
-// diff makes the open spans those of e's stack, which was seen next at start.
-func (b *Builder) diff(t *thread, e *trace.Event, start trace.Ns) error {
-	stack := e.Stack
+// diff makes the open spans those of a step's stack, which was seen next at start. Spans around an interval that has not
+// ended stay.
+func (b *Builder) diff(t *thread, s *nest.Step, start trace.Ns) error {
+	e, stack, claimed := s.Event, s.Event.Stack, int(min(s.Event.Same, 1<<20))
 	if e.Flags&trace.FlagNoStack != 0 || !b.tab.Valid(stack) {
 		stack = 0
 	}
+	floor, count, base := 0, 0, 0 // nodes and spans that stay; nodes before the root of this stack
+	if n := len(t.in); n > 0 {
+		x := &t.in[n-1]
+		floor, count, base = x.nodes, x.count, x.root
+		if s.Own {
+			base = floor
+		}
+		if base != x.base {
+			claimed = 0 // the stack before was on the other base
+		}
+		x.base = base
+		if stack == 0 {
+			base = floor
+		}
+	}
 	depth := b.tab.Depth(stack)
-	same := min(int(min(e.Same, 1<<20)), depth, len(t.nodes))
+	same := max(min(claimed, depth, len(t.nodes)-base), floor-base)
 	gap := start - t.seen
-	if same == depth && depth == len(t.nodes) && (depth == 0 || t.nodes[depth-1] == stack) {
+	if same == depth && base+depth == len(t.nodes) && (same == floor-base || t.nodes[base+depth-1] == stack) {
 		// The same stack on both sides is what a merged run is made of, and counts as one, however far apart.
-		if t.known && !t.lost && (gap <= b.closeNs || !t.entry) && depth > 0 {
+		if t.known && !t.lost && (gap <= b.closeNs || !t.entry) && depth > 0 && len(t.in) == 0 {
 			t.cov.Sampled += int64(gap)
 		}
 		return nil
@@ -191,7 +219,7 @@ func (b *Builder) diff(t *thread, e *trace.Event, start trace.Ns) error {
 		b.path = append(b.path, id)
 		id = b.tab.Parent(id)
 	}
-	for same > 0 && t.nodes[same-1] != id {
+	for base+same > floor && t.nodes[base+same-1] != id {
 		b.path = append(b.path, id)
 		id = b.tab.Parent(id)
 		same--
@@ -199,31 +227,30 @@ func (b *Builder) diff(t *thread, e *trace.Event, start trace.Ns) error {
 	slices.Reverse(b.path)
 
 	keep, at := t.count, 0 // at: functions of b.path[0] that stay
-	if same < len(t.nodes) {
-		keep = t.first[same]
+	if base+same < len(t.nodes) {
+		keep = max(t.first[base+same], count)
 		if len(b.path) > 0 && same == int(e.Same) && e.Flags&trace.FlagSameCall != 0 && !t.lost {
-			at = b.staying(t.nodes[same], b.path[0])
+			at = b.staying(t.nodes[base+same], b.path[0])
 			keep += at
 		}
 	}
-	insideCall := t.entry && same == len(t.nodes) // frames on top of a call that was entered: a signal handler's
+	insideCall := t.entry && base+same == len(t.nodes) // frames on top of a call that was entered: a signal handler's
 	closeBy := t.known && !t.lost && gap <= b.closeNs
 	ended, began, edge := t.seen, start, EdgeSeen
 	if closeBy {
-		t.cov.Sampled += int64(gap)
+		if len(t.in) == 0 {
+			t.cov.Sampled += int64(gap)
+		}
 		if !insideCall {
 			ended = t.seen + gap/2
 			began, edge = ended, EdgeMiddle
 		}
 	}
-	if !closeBy && !t.behind {
-		t.dark = dark{t.seen, start, t.lost || !t.known, t.cov.Exact, t.cov.Sampled}
-	}
 	if err := b.pop(t, keep, ended, edge); err != nil {
 		return err
 	}
 	began = max(began, t.edge)
-	t.nodes, t.first = t.nodes[:same], t.first[:same]
+	t.nodes, t.first = t.nodes[:base+same], t.first[:base+same]
 	for i, n := range b.path {
 		stay := 0
 		if i == 0 {
@@ -235,9 +262,6 @@ func (b *Builder) diff(t *thread, e *trace.Event, start trace.Ns) error {
 		if begin <= 0 {
 			continue
 		}
-		if t.count == 0 {
-			t.root = began
-		}
 		t.edge = began
 		t.count += begin
 		if b.sink == nil {
@@ -245,7 +269,7 @@ func (b *Builder) diff(t *thread, e *trace.Event, start trace.Ns) error {
 		}
 		for _, f := range b.tab.Of(n)[stay:] {
 			t.open = append(t.open, Span{
-				Thread: t.id, Frame: f.ID, Depth: len(t.open), Start: began, StartEdge: edge, Behind: t.behind,
+				Thread: t.id, Frame: f.ID, Depth: len(t.open), Start: began, StartEdge: edge,
 				from: t.stacks, fromCPU: t.cpu, fromBlocked: t.blocked,
 			})
 			if err := b.sink.Begin(&t.open[len(t.open)-1]); err != nil {
@@ -254,31 +278,6 @@ func (b *Builder) diff(t *thread, e *trace.Event, start trace.Ns) error {
 		}
 	}
 	return nil
-}
-
-// lit marks a dark stretch that has just been drawn in.
-const lit = -1
-
-// inDark says whether an interval began where nothing is drawn and everything drawn since can lie inside it.
-func (t *thread) inDark(e *trace.Event, start trace.Ns) bool {
-	return t.known && start < t.seen && t.dark.to > 0 && e.Same == 0 && start >= t.dark.from && start < t.dark.to &&
-		(t.count == 0 || t.root >= t.dark.to)
-}
-
-// light ends what is open and begins the stack of e, which covers it, back in the dark stretch.
-func (b *Builder) light(t *thread, e *trace.Event, start trace.Ns) error {
-	if err := b.pop(t, 0, t.seen, EdgeSeen); err != nil {
-		return err
-	}
-	seen, edge := t.seen, t.edge
-	t.nodes, t.first = t.nodes[:0], t.first[:0]
-	t.seen, t.edge, t.lost, t.entry = t.dark.from, t.dark.from, t.dark.lost, false
-	t.cov.Exact, t.cov.Sampled = t.dark.exact, t.dark.sampled
-	t.behind = true
-	err := b.diff(t, e, start)
-	t.behind = false
-	t.seen, t.edge, t.dark.to = seen, max(edge, t.edge), lit
-	return err
 }
 
 // staying is how many functions of was are still running in is, where both are one physical frame at two of its
@@ -306,9 +305,6 @@ func (b *Builder) pop(t *thread, keep int, at trace.Ns, edge Edge) error {
 	t.count = keep
 	at = max(at, t.edge)
 	t.edge = at
-	if t.enter.valid && keep < t.enter.spans {
-		t.enter.valid = false
-	}
 	for len(t.open) > keep {
 		s := &t.open[len(t.open)-1]
 		s.End, s.EndEdge, s.Stacks = at, edge, t.stacks-s.from
@@ -327,9 +323,9 @@ func (b *Builder) pop(t *thread, keep int, at trace.Ns, edge Edge) error {
 	return nil
 }
 
-func (b *Builder) point(e *trace.Event, depth int) error {
+func (b *Builder) point(s *nest.Step, depth int) error {
 	if b.sink == nil {
 		return nil
 	}
-	return b.sink.Point(e, depth)
+	return b.sink.Point(s.Event, depth, s.Tag)
 }

@@ -252,6 +252,7 @@ func (c *count) Begin(*spans.Span) error { c.spans++; return nil }
 
 // Interval implements [spans.Sink]: waits and calls are slices, too.
 func (c *count) Interval(*spans.Interval) error { c.spans++; return nil }
+func (c *count) Return(*spans.Interval) error   { return nil }
 
 func tally(path string) (*count, error) {
 	src, err := tracefile.Open(path)

@@ -33,7 +33,7 @@ var layers = [][]string{
 	{"flight", "trigger"},               // the newest history; what asks for it
 	{"collector/assemble"},              // records to events
 	{"collector"},                       // all of recording
-	{"analysis/names", "analysis/feed", "analysis/stored"}, // what a recording means: names of functions,
+	{"analysis/names", "analysis/feed", "analysis/stored", "analysis/nest"}, // what a recording means: names of functions,
 	{"analysis/frames"},                        // of frames,
 	{"analysis/spans", "analysis/weigh"},       // calls, weighted stacks,
 	{"analysis/timeline"},                      // what each thread did when,

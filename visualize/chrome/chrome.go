@@ -159,9 +159,6 @@ func (x *writer) frame(id frames.ID) string {
 
 // Begin implements [spans.Sink].
 func (x *writer) Begin(s *spans.Span) error {
-	if s.Behind {
-		return nil // whole when it ends: what lies around it has been written
-	}
 	x.event('B', s.Thread, s.Start)
 	x.field("name", x.frame(s.Frame))
 	x.end()
@@ -170,12 +167,7 @@ func (x *writer) Begin(s *spans.Span) error {
 
 // End implements [spans.Sink].
 func (x *writer) End(s *spans.Span) error {
-	if !s.Behind {
-		x.event('E', s.Thread, s.End)
-		x.end()
-		return nil
-	}
-	x.whole(s.Thread, s.Start, s.End, x.frame(s.Frame), "")
+	x.event('E', s.Thread, s.End)
 	x.end()
 	return nil
 }
@@ -197,13 +189,10 @@ func (x *writer) Interval(i *spans.Interval) error {
 	hook := x.meta.Hooks[e.Hook]
 	lock := e.Kind == trace.KindWait && x.lock.Wait(e.Hook, e.Stack)
 	name, category := quote(frames.HookName(x.meta, e.Hook)), weigh.StateOf(e.Kind, hook, lock).Label()
-	if i.Behind {
-		x.whole(e.Thread, i.Start, i.End, name, category)
-	} else { // readers put an X before a B of the same time, around which it should not be
-		x.event('B', e.Thread, i.Start)
-		x.field("name", name)
-		x.field("cat", `"`+category+`"`)
-	}
+	// Readers put an X before a B of the same time, around which it should not be.
+	x.event('B', e.Thread, i.Start)
+	x.field("name", name)
+	x.field("cat", `"`+category+`"`)
 	args := map[string]any{"result": e.Result}
 	switch {
 	case e.Object == 0:
@@ -223,10 +212,14 @@ func (x *writer) Interval(i *spans.Interval) error {
 	}
 	x.field("args", string(b))
 	x.end()
-	if !i.Behind {
-		x.event('E', e.Thread, i.End)
-		x.end()
-	}
+	return nil
+}
+
+// Return implements [spans.Sink].
+func (x *writer) Return(i *spans.Interval) error {
+	e := i.Event
+	x.event('E', e.Thread, i.End)
+	x.end()
 	if e.Releaser != 0 && e.Release > 0 && e.Release <= i.End {
 		x.flow(e, i)
 	}
@@ -254,7 +247,7 @@ func (x *writer) flow(e *trace.Event, i *spans.Interval) {
 }
 
 // Point implements [spans.Sink].
-func (x *writer) Point(e *trace.Event, _ int) error {
+func (x *writer) Point(e *trace.Event, _ int, _ uint64) error {
 	if e.Kind != trace.KindLost {
 		return nil // releases are where their arrows begin
 	}

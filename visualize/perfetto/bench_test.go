@@ -28,10 +28,11 @@ func (c *counting) Write(b []byte) (int, error) {
 
 type spanCount struct{ n int64 }
 
-func (s *spanCount) Begin(*spans.Span) error        { return nil }
-func (s *spanCount) End(*spans.Span) error          { s.n++; return nil }
-func (s *spanCount) Interval(*spans.Interval) error { s.n++; return nil }
-func (s *spanCount) Point(*trace.Event, int) error  { s.n++; return nil }
+func (s *spanCount) Begin(*spans.Span) error               { return nil }
+func (s *spanCount) End(*spans.Span) error                 { s.n++; return nil }
+func (s *spanCount) Interval(*spans.Interval) error        { s.n++; return nil }
+func (s *spanCount) Return(*spans.Interval) error          { return nil }
+func (s *spanCount) Point(*trace.Event, int, uint64) error { s.n++; return nil }
 
 func BenchmarkWrite(b *testing.B) {
 	const events = 2_000_000

@@ -137,7 +137,15 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 				return err
 			}
 		}
-		if err := b.Add(e); err != nil {
+		tag := x.flow(e)
+		if tag == 0 && e.Releaser != 0 && (e.Kind == trace.KindWait || e.Kind == trace.KindCall) {
+			x.flows++
+			tag = x.flows
+			if err := b.AddTagged(given(e), tag); err != nil {
+				return err
+			}
+		}
+		if err := b.AddTagged(e, tag); err != nil {
 			return err
 		}
 		if !x.stateless {

@@ -395,7 +395,8 @@ func (n *tally) Interval(iv *spans.Interval) error {
 	}
 	return nil
 }
-func (n *tally) Point(*trace.Event, int) error { n.points++; return nil }
+func (n *tally) Return(*spans.Interval) error          { return nil }
+func (n *tally) Point(*trace.Event, int, uint64) error { n.points++; return nil }
 
 func TestOddRecordings(t *testing.T) {
 	const at = trace.Ns(1e12)

@@ -96,10 +96,13 @@ func (w *writer) Interval(iv *spans.Interval) error {
 		w.category(q, catLock)
 	}
 	w.describeInterval(q, iv)
-	if err := w.finish(q, pkt, ev); err != nil {
-		return err
-	}
-	if e.Releaser != 0 {
+	return w.finish(q, pkt, ev)
+}
+
+// Return implements [spans.Sink].
+func (w *writer) Return(iv *spans.Interval) error {
+	q := w.seq(iv.Event.Thread)
+	if iv.Event.Releaser != 0 {
 		if err := w.arrow(q, iv); err != nil {
 			return err
 		}
@@ -107,7 +110,7 @@ func (w *writer) Interval(iv *spans.Interval) error {
 	if w.brief(q, iv.End, typeSliceEnd, 0, nil) {
 		return w.flush(false)
 	}
-	pkt, ev = w.event(q, iv.End, typeSliceEnd)
+	pkt, ev := w.event(q, iv.End, typeSliceEnd)
 	return w.finish(q, pkt, ev)
 }
 
@@ -200,40 +203,13 @@ func (w *writer) annObject(q *sequence, object uint64) {
 	}
 }
 
-// arrow draws the flow from the release that ended a wait to the wait's end. Where no recorded release is the one,
-// the wait's own account of it is drawn on the releaser's track.
+// arrow ends the flow from the release that ended a wait, at the wait's end.
 func (w *writer) arrow(q *sequence, iv *spans.Interval) error {
 	e := iv.Event
-	at := e.Release
-	if at == 0 || at > iv.End {
-		at = iv.End
-	}
-	var flow uint64
-	if r := w.rel[e.Releaser]; r != nil {
-		flow = r.take(e.Object, at, iv.End)
-	}
-	if flow == 0 {
-		w.flows++
-		flow = w.flows
-		s := &w.main
-		w.list(e.Releaser)
-		pkt, ev := w.event(s, at, typeInstant)
-		w.out.uint(eventTrack, threadTrack(e.Releaser))
-		w.name(s, otherRelease)
-		w.category(s, catRelease)
-		if e.Object != 0 {
-			w.annObject(s, e.Object)
-		}
-		w.annString(s, annWaiter, w.who(e.Thread))
-		w.out.fixed64(eventFlow, flow)
-		if err := w.finish(s, pkt, ev); err != nil {
-			return err
-		}
-	}
 	pkt, ev := w.event(q, iv.End, typeInstant)
 	w.name(q, nameWokenBy|name(e.Releaser))
 	w.category(q, catLock)
-	w.out.fixed64(eventFlowTerminate, flow)
+	w.out.fixed64(eventFlowTerminate, iv.Tag)
 	return w.finish(q, pkt, ev)
 }
 
@@ -267,7 +243,7 @@ func (w *writer) created(e *trace.Event) error {
 }
 
 // Point implements [spans.Sink].
-func (w *writer) Point(e *trace.Event, _ int) error {
+func (w *writer) Point(e *trace.Event, _ int, flow uint64) error {
 	q := w.seq(e.Thread)
 	pkt, ev := w.event(q, e.Time, typeInstant)
 	if e.Kind == trace.KindLost {
@@ -276,13 +252,6 @@ func (w *writer) Point(e *trace.Event, _ int) error {
 		w.annUint(q, annCount, uint64(e.Count))
 		return w.finish(q, pkt, ev)
 	}
-	w.flows++
-	r := w.rel[e.Thread]
-	if r == nil {
-		r = &releases{}
-		w.rel[e.Thread] = r
-	}
-	r.add(release{e.Object, e.Time, w.flows})
 	if e.Hook == 0 {
 		w.name(q, otherRelease)
 	} else {
@@ -292,12 +261,15 @@ func (w *writer) Point(e *trace.Event, _ int) error {
 	if e.Object != 0 {
 		w.annObject(q, e.Object)
 	}
+	if e.Owner != 0 {
+		w.annString(q, annWaiter, w.who(e.Owner))
+	}
 	if e.Debt != 0 {
 		w.annInt(q, annDebt, e.Debt)
 	}
 	if e.Release != 0 && e.Release <= e.Time {
 		w.annInt(q, annHeld, int64(e.Time-e.Release))
 	}
-	w.out.fixed64(eventFlow, w.flows)
+	w.out.fixed64(eventFlow, flow)
 	return w.finish(q, pkt, ev)
 }

@@ -396,5 +396,6 @@ func (s sink) End(sp *spans.Span) error {
 	return nil
 }
 
-func (sink) Interval(*spans.Interval) error { return nil }
-func (sink) Point(*trace.Event, int) error  { return nil }
+func (sink) Interval(*spans.Interval) error        { return nil }
+func (sink) Return(*spans.Interval) error          { return nil }
+func (sink) Point(*trace.Event, int, uint64) error { return nil }
