@@ -13,14 +13,29 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // ErrEnded says that the recording has ended.
 var ErrEnded = errors.New("the recording has ended")
 
-// maxSnapshot bounds what is read of one: 20,000 threads with stacks of their own are a tenth of it.
-const maxSnapshot = 256 << 20
+// maxSnapshot bounds what is read of one: 20,000 threads with stacks of their own are a tenth of it. maxForeign is that of
+// another user's recorder, which root asks: JSON makes ten to a hundred times as much of it in memory.
+const (
+	maxSnapshot = 256 << 20
+	maxForeign  = 16 << 20
+)
+
+// A recorder that works answers in milliseconds, and on a machine that is very busy in a second. One that says nothing for
+// so long is none; each part of an answer may take as long again, and all of it no longer than wholeLimit.
+var (
+	muteLimit  = 10 * time.Second
+	wholeLimit = 30 * time.Second
+)
 
 // Session is a recording that runs.
 type Session struct {
@@ -35,14 +50,23 @@ func (s Session) Snapshot() (*Snapshot, error) {
 		return nil, ErrEnded
 	}
 	defer c.Close()
-	uid, _, err := peer(c)
+	uid, pid, err := peer(c)
 	if err != nil || uid != os.Geteuid() && uid != 0 && os.Geteuid() != 0 {
 		return nil, fmt.Errorf("the recording of process %d belongs to another user: look at it as that user, or as root", s.PID)
 	}
-	c.SetReadDeadline(time.Now().Add(30 * time.Second))
-	body, err := io.ReadAll(io.LimitReader(c, maxSnapshot))
-	if len(body) == 0 {
+	if pid != s.PID && pid != 0 { // 0: of another pid namespace
+		return nil, fmt.Errorf("the socket of process %d is process %d's: no recorder of hbtrace does that", s.PID, pid)
+	}
+	limit := int64(maxSnapshot)
+	if uid != os.Geteuid() && uid != 0 {
+		limit = maxForeign
+	}
+	body, err := io.ReadAll(io.LimitReader(&patientReader{c: c, end: time.Now().Add(wholeLimit)}, limit))
+	if len(body) == 0 && err == nil {
 		return nil, ErrEnded
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, fmt.Errorf("the recorder (process %d) does not answer: is it stopped?", s.PID)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("asking the recorder (process %d): %w", s.PID, err)
@@ -54,7 +78,42 @@ func (s Session) Snapshot() (*Snapshot, error) {
 	if snap.Version != Version {
 		return nil, fmt.Errorf("the recorder (process %d) is of another version: use its own hbtrace", s.PID)
 	}
+	if err := snap.check(); err != nil {
+		return nil, fmt.Errorf("the recorder (process %d) answers what makes no sense: %w", s.PID, err)
+	}
 	return snap, nil
+}
+
+// patientReader waits for each part of an answer, and not for ever for all of them.
+type patientReader struct {
+	c   *net.UnixConn
+	end time.Time
+}
+
+func (r *patientReader) Read(b []byte) (int, error) {
+	until := time.Now().Add(muteLimit)
+	if until.After(r.end) {
+		until = r.end
+	}
+	if err := r.c.SetReadDeadline(until); err != nil {
+		return 0, err
+	}
+	return r.c.Read(b)
+}
+
+// check refuses what would lead a reader astray: whoever answers may be another user's program.
+func (s *Snapshot) check() error {
+	for i, n := range s.Nodes {
+		if int64(n.Parent) > int64(i) { // callers come first: stacks end
+			return fmt.Errorf("frame %d has caller %d", i+1, n.Parent)
+		}
+	}
+	for i := range s.Threads {
+		if int64(s.Threads[i].Stack) > int64(len(s.Nodes)) {
+			return fmt.Errorf("thread %d has stack %d of %d", i, s.Threads[i].Stack, len(s.Nodes))
+		}
+	}
+	return nil
 }
 
 // Sessions lists the recordings that run on this machine, in this network namespace, the oldest recorder first.
@@ -101,10 +160,10 @@ func Find(which string) (Session, *Snapshot, error) {
 	}
 	var ours []found
 	var refused error
-	for _, s := range all {
-		snap, err := s.Snapshot()
-		if err != nil {
-			refused = errors.Join(refused, err)
+	for i, a := range askAll(all, which) {
+		s, snap := all[i], a.snap
+		if a.err != nil {
+			refused = errors.Join(refused, a.err)
 			continue
 		}
 		is := pid > 0 && (s.PID == pid || slices.ContainsFunc(snap.Threads, func(t Thread) bool { return t.TID == pid })) || pid == 0 && snap.Output == path
@@ -128,7 +187,55 @@ func Find(which string) (Session, *Snapshot, error) {
 	}
 	var list []string
 	for _, o := range ours {
-		list = append(list, fmt.Sprintf("%d (%s)", o.s.PID, filepath.Base(strings.Join(o.snap.Command[:1], ""))))
+		name := "?"
+		if len(o.snap.Command) > 0 {
+			name = printable(filepath.Base(o.snap.Command[0]))
+		}
+		list = append(list, fmt.Sprintf("%d (%s)", o.s.PID, name))
 	}
 	return Session{}, nil, fmt.Errorf("several recordings run: name one: %s", strings.Join(list, ", "))
+}
+
+type answer struct {
+	snap *Snapshot
+	err  error
+}
+
+// askAll asks all sessions at once, so that one that is mute holds up nothing else. Root asks other users' recorders only
+// for what it was told to look for.
+func askAll(all []Session, which string) []answer {
+	out := make([]answer, len(all))
+	var wg sync.WaitGroup
+	for i, s := range all {
+		if which == "" && s.foreign() {
+			out[i].err = ErrEnded // not ours to list
+			continue
+		}
+		wg.Go(func() { out[i].snap, out[i].err = s.Snapshot() })
+	}
+	wg.Wait()
+	return out
+}
+
+// foreign: root is looking, and the recorder is another user's.
+func (s Session) foreign() bool {
+	if os.Geteuid() != 0 {
+		return false // the answer says so
+	}
+	fi, err := os.Stat(fmt.Sprintf("/proc/%d", s.PID))
+	if err != nil {
+		return false
+	}
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	return ok && st.Uid != 0
+}
+
+// printable makes what another program says fit for a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
 }

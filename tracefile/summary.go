@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/hbtrace/hbtrace/outfile"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -25,7 +26,14 @@ const summarySectionBytes = 1 << 20
 // AppendSummary stores a summary in a recording that was closed and is whole, in place of the one that it has. When it
 // cannot be written the recording is as it was.
 func AppendSummary(path string, summary []byte) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	path, info, err := outfile.Resolve(path)
+	if err == nil && info != nil {
+		err = info.Ours() // another user's recording is read, and not written to
+	}
+	if err != nil {
+		return fmt.Errorf("adding a summary to recording %s: %w", path, err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return fmt.Errorf("adding a summary to recording %s: %w", path, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/hbtrace/hbtrace/outfile"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/klauspost/compress/zstd"
 )
@@ -77,7 +78,7 @@ func Create(path string, m *trace.Meta) (*Writer, error) {
 		}
 		return nil, fmt.Errorf("creating recording %s: it is %s: name a file", path, what)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	f, err := outfile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("creating recording: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/hbtrace/hbtrace/outfile"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,15 +24,21 @@ func writeFile(path string, stdout io.Writer, write func(io.Writer) error) error
 	if path == "-" {
 		return buffered(stdout, write)
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // what the link points to is to be replaced, not the link
+	path, there, err := outfile.Resolve(path) // what a link points to is to be replaced, not the link
+	if err == nil && there != nil {
+		err = there.Ours()
 	}
-	st, err := os.Stat(path)
+	mode := outfile.Mode
 	switch {
-	case err == nil && st.IsDir():
+	case err != nil:
+		return fmt.Errorf("writing: %w", err)
+	case there == nil:
+	case there.IsDir():
 		return fmt.Errorf("%s: is a directory: name a file in it", path)
-	case err == nil && !st.Mode().IsRegular():
+	case !there.Mode().IsRegular():
 		return writeDevice(path, write) // a pipe or a device cannot be replaced
+	default:
+		mode = there.Mode().Perm() // as its owner wants it
 	}
 	f, named, err := unnamed(path)
 	if err != nil {
@@ -43,6 +50,9 @@ func writeFile(path string, stdout io.Writer, write func(io.Writer) error) error
 			os.Remove(named)
 		}
 		return fmt.Errorf("writing %s: %w", path, bare(err))
+	}
+	if mode != outfile.Mode {
+		f.Chmod(mode) // a file system without modes is no reason to fail
 	}
 	if err := install(f, named, path); err != nil {
 		return fmt.Errorf("writing %s: %w", path, bare(err))
@@ -78,7 +88,7 @@ func writeDevice(path string, write func(io.Writer) error) error {
 // the file system has no such files it has the name that is returned.
 func unnamed(path string) (f *os.File, named string, err error) {
 	dir := filepath.Dir(path)
-	f, err = os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, 0o666)
+	f, err = os.OpenFile(dir, unix.O_TMPFILE|os.O_RDWR, outfile.Mode)
 	if err == nil {
 		return f, "", nil
 	}
@@ -86,7 +96,7 @@ func unnamed(path string) (f *os.File, named string, err error) {
 		return nil, "", err
 	}
 	named = besides(path)
-	f, err = os.OpenFile(named, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err = os.OpenFile(named, os.O_RDWR|os.O_CREATE|os.O_EXCL, outfile.Mode)
 	return f, named, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"os"
 	"os/exec"
@@ -69,7 +70,7 @@ func view(cmd *cobra.Command, path string, o viewOptions) error {
 	fmt.Fprintln(cmd.OutOrStdout(), server.URL())
 	fmt.Fprintln(cmd.ErrOrStderr(), "hbtrace: showing "+path+" there until Ctrl-C")
 	if !o.noBrowser {
-		openBrowser(cmd.ErrOrStderr(), server.URL())
+		defer openBrowser(cmd.ErrOrStderr(), server.URL())()
 	}
 	// The page is there at once, and fills while the recording is read; what is wrong with it the page says too.
 	read := make(chan error, 1)
@@ -113,23 +114,29 @@ func viewPerfetto(ctx context.Context, cmd *cobra.Command, src *recording, o vie
 	fmt.Fprintln(cmd.OutOrStdout(), server.URL())
 	fmt.Fprintln(cmd.ErrOrStderr(), "hbtrace: ui.perfetto.dev may fetch the trace from this machine until it has, or until Ctrl-C")
 	if !o.noBrowser {
-		openBrowser(cmd.ErrOrStderr(), server.URL())
+		defer openBrowser(cmd.ErrOrStderr(), server.URL())()
 	}
 	return server.Serve(ctx)
 }
 
 // openBrowser starts the user's browser: of those that BROWSER lists (as xdg-open reads it), then of the usual names, the first that starts. It says so
-// where there is none to start, or when it fails: the address is printed already.
-func openBrowser(stderr io.Writer, url string) {
+// where there is none to start, or when it fails: the address is printed already. It is given a file that leads there: what a program is started with
+// any user of the machine can read, and the address opens the page. forget removes the file.
+func openBrowser(stderr io.Writer, url string) (forget func()) {
 	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" && os.Getenv("BROWSER") == "" {
 		fmt.Fprintln(stderr, "hbtrace: no display here: open the address yourself, or from another machine through ssh -L")
-		return
+		return func() {}
+	}
+	file, forget, err := leadingTo(url)
+	if err != nil {
+		fmt.Fprintf(stderr, "hbtrace: no place for a file that leads a browser there: open the address yourself: %v\n", err)
+		return forget
 	}
 	for _, name := range append(filepath.SplitList(os.Getenv("BROWSER")), "xdg-open", "sensible-browser", "x-www-browser") {
 		if name == "" {
 			continue
 		}
-		cmd := exec.Command(name, url)
+		cmd := exec.Command(name, "file://"+file)
 		if cmd.Start() != nil {
 			continue
 		}
@@ -139,7 +146,26 @@ func openBrowser(stderr io.Writer, url string) {
 				fmt.Fprintf(stderr, "hbtrace: %s ended with %v: if it showed no page, open the address yourself\n", name, status)
 			}
 		}()
-		return
+		return forget
 	}
 	fmt.Fprintln(stderr, "hbtrace: no browser was found: open the address yourself")
+	return forget
+}
+
+// leadingTo makes a page that only this user can read, and that leads a browser to url.
+func leadingTo(url string) (file string, forget func(), err error) {
+	base := os.Getenv("XDG_RUNTIME_DIR") // the user's alone
+	dir, err := os.MkdirTemp(base, "hbtrace-view-")
+	if err != nil && base != "" {
+		dir, err = os.MkdirTemp("", "hbtrace-view-")
+	}
+	if err != nil {
+		return "", func() {}, err
+	}
+	forget = func() { os.RemoveAll(dir) }
+	file = filepath.Join(dir, "open.html")
+	to := html.EscapeString(url)
+	text := "<!doctype html><meta charset=utf-8><title>hbtrace</title><meta name=referrer content=no-referrer>" +
+		`<meta http-equiv=refresh content="0;url=` + to + `"><a href="` + to + `">the recording</a>` + "\n"
+	return file, forget, os.WriteFile(file, []byte(text), 0o600)
 }

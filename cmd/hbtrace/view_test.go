@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestViewBrowser: view hands the address that it prints to the browser that the environment names, and to no other; when there is none, or it
+// TestViewBrowser: view hands what leads to the address that it prints to the browser that the environment names, and to no other; when there is none, or it
 // fails, one line says so, and the page is served all the same.
 func TestViewBrowser(t *testing.T) {
 	rec := filepath.Join(t.TempDir(), "a.hbt")
@@ -90,13 +90,20 @@ func TestViewBrowser(t *testing.T) {
 					t.Errorf("it says %q (%v), want %q", line, err, c.says)
 				}
 			}
+			var leads string
+			var at bool
 			if c.started != "" {
 				asked := filepath.Join(dir, c.started+".asked")
 				for until := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 					got, err := os.ReadFile(asked)
 					if err == nil {
-						if string(got) != url+"\n" {
-							t.Errorf("the browser was asked for %q, want %q", got, url)
+						leads, at = strings.CutPrefix(strings.TrimSpace(string(got)), "file://")
+						token := strings.Split(url, "/")[3]
+						if page, err := os.ReadFile(leads); err != nil || !at || strings.Contains(string(got), token) || !strings.Contains(string(page), `url=`+url+`"`) {
+							t.Errorf("the browser was asked for %q, in which is %q (%v); want what leads to %q, without telling its token", got, page, err, url)
+						}
+						if fi, err := os.Stat(leads); err != nil || fi.Mode() != 0o600 {
+							t.Errorf("%s: %v, %v", leads, fi.Mode(), err)
 						}
 						break
 					}
@@ -113,6 +120,9 @@ func TestViewBrowser(t *testing.T) {
 			}
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("after Ctrl-C: %v", err)
+			}
+			if left, err := filepath.Glob(filepath.Join(dir, "hbtrace-view-*")); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %q, %v", left, err)
 			}
 			asked, err := filepath.Glob(filepath.Join(dir, "*.asked"))
 			if want := min(1, len(c.started)); err != nil || len(asked) != want {

@@ -19,7 +19,7 @@ const module = "github.com/hbtrace/hbtrace"
 // earlier layers, never of later ones, and never of another folder of its own layer. A folder stands for all
 // packages under it; the longest match counts.
 var layers = [][]string{
-	{"trace", "diskcache"},              // the vocabulary; what is kept from run to run
+	{"trace", "diskcache", "outfile"},   // the vocabulary; what is kept from run to run; files that a user names
 	{"segment", "trace/tracetest"},      // memory shared with the target
 	{"hooks", "syscallproxy"},           // what is wrapped
 	{"unwind", "agent"},                 // inside the target

@@ -121,7 +121,7 @@ const longest = 6
 func (v *View) chain(r *Row, room int) []string {
 	var lines []string
 	for o, seen := v.rows[r.owner], 0; o != nil && seen < longest; o, seen = v.rows[o.owner], seen+1 {
-		what := cmp.Or(o.Call, o.State)
+		what := terminal.Clean(cmp.Or(o.Call, o.State))
 		who := terminal.Middle(terminal.Clean(v.name(o)), max(8, room/3))
 		lead := "◂ " + who + ": " + what + " in "
 		lines = append(lines, lead+terminal.Shorten(o.Function, max(8, room-terminal.Columns(lead))))
