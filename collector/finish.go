@@ -59,6 +59,9 @@ func (s *session) finish(c *child, hurry <-chan struct{}) error {
 	if s.keep != nil {
 		s.keep.end()
 		s.account(samplerCPU, ended, left)
+		if s.opt.KeepEnded != nil {
+			s.opt.KeepEnded()
+		}
 		s.keep.close()
 		return s.keep.w.Err()
 	}

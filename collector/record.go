@@ -36,6 +36,9 @@ type Options struct {
 
 	Output string      // path of the recording; with Keep none is written
 	Keep   flight.Keep // the newest events are kept in memory, within these bounds; zero: everything is written
+	// With Keep: called when the session can be read, with its name, and when the last event is in it, before its files go.
+	KeepBegun func(session string)
+	KeepEnded func()
 
 	Freq        int    // periodic samples per second of each thread's CPU time; 499
 	Features    uint32 // segment.Feature…; all
@@ -198,6 +201,9 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 	all()
 	hurry := make(chan struct{})
 	go c.pass(caught, hurry)
+	if s.keep != nil && o.KeepBegun != nil {
+		o.KeepBegun(s.keep.w.Info().Name)
+	}
 	s.run(ctx, c)
 	err = s.finish(c, hurry)
 	select { // after Duration the program runs on

@@ -136,3 +136,32 @@ func (c *Content) Events() (n uint64) {
 	}
 	return n
 }
+
+// From drops what is in front of the event with number n, and returns how many events from n on are there no more.
+// [Content.Next] of an earlier reading is such a number: no event is read twice, and none is passed over in silence.
+func (c *Content) From(n uint64) (missed uint64) {
+	i := 0
+	for i < len(c.batches) && c.batches[i].first < n {
+		i++
+	}
+	c.batches = c.batches[i:]
+	for k := range c.keys {
+		c.keys[k].behind = max(0, c.keys[k].behind-i)
+	}
+	if len(c.batches) > 0 && c.batches[0].first > n {
+		missed = c.batches[0].first - n
+	}
+	return missed
+}
+
+// Next is the number of the first event behind those that the session held; 0: it held none.
+func (c *Content) Next() uint64 {
+	if len(c.batches) == 0 {
+		return 0
+	}
+	last := c.batches[len(c.batches)-1]
+	if len(last.batch) < 2 {
+		return last.first
+	}
+	return last.first + uint64(last.batch[0]) + uint64(last.batch[1])<<8
+}

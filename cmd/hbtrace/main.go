@@ -102,6 +102,7 @@ and for how long, who held the lock and who let go, and what they allocated.
 		newDump(),
 		newPs(),
 		newRecover(),
+		newPush(),
 		newDoctor(),
 		newVersion(),
 	)

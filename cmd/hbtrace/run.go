@@ -43,6 +43,7 @@ type runFlags struct {
 	kernel         kernelFlag
 	follow         bool
 	keep           keepFlag
+	push           pushFlags
 	quiet, verbose bool
 
 	patience time.Duration // for tests; 0: the constant
@@ -98,6 +99,9 @@ recording or the program cannot be started.`,
 	flags.Var(&f.signal, "signal", "the sampling signal: urg, or rtmin+0 to rtmin+30 where the program needs SIGURG (less safe: docs/design/sampling.md)")
 	flags.BoolVar(&f.follow, "follow", false, "record processes that outlive the program to their end")
 	flags.Var(&f.keep, "keep", "flight recorder: write nothing, keep the newest events in memory, bounded by time, size or both: 60s, 64M, 60s,64M; see hbtrace dump")
+	flags.StringVar(&f.push.to, "push", "", "flight recorder (--keep, default 60s,64M) that sends profiles to a receiver, by `URL`; see hbtrace push")
+	flags.DurationVar(&f.push.every, "push-every", 15*time.Second, "`time` between pushes")
+	flags.StringVar(&f.push.service, "service", "", "service.name of what is pushed (default: OTEL_SERVICE_NAME, or the command)")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print more about the recording itself")
 	return c
@@ -110,6 +114,14 @@ func (f *runFlags) options(command []string) (collector.Options, error) {
 		RingBytes: int(f.buffer.value), BufferBytes: max(leastHistory, 2*int(f.buffer.value)), Version: version(),
 	}
 	o.Kernel, o.Sampling, o.Keep = f.kernel.mode, f.signal.number, f.keep.value
+	if f.push.to != "" {
+		if err := f.push.check(); err != nil {
+			return o, err
+		}
+		if o.Keep == (flight.Keep{}) {
+			o.Keep = flight.Keep{Time: time.Minute, Bytes: 64 << 20}
+		}
+	}
 	if f.unwind == "fp" {
 		o.Unwind = collector.UnwindFP
 	}
@@ -159,6 +171,10 @@ func (f *runFlags) run(cmd *cobra.Command, command []string) error {
 		o.Remark = func(text string) { fmt.Fprintf(stderr, "hbtrace: %s\n", text) }
 	}
 	o.Progress = recordingProgress(line)
+	if f.push.to != "" {
+		p := &pusher{flags: &f.push, stderr: stderr}
+		o.KeepBegun, o.KeepEnded = p.begin, p.end
+	}
 
 	res, failed := collector.Record(context.Background(), o)
 	line.clear()
@@ -168,11 +184,11 @@ func (f *runFlags) run(cmd *cobra.Command, command []string) error {
 	// From here on a reader of our output that went away must not keep the program's status from being passed on.
 	// Not earlier: the program would inherit it.
 	signal.Ignore(syscall.SIGPIPE)
-	if f.keep.value != (flight.Keep{}) {
+	if o.Keep != (flight.Keep{}) {
 		if failed != nil {
 			return failed
 		}
-		f.tellKept(res, stderr)
+		f.tellKept(res, o.Keep, stderr)
 		return programStatus(res)
 	}
 	if failed == nil {
@@ -187,14 +203,14 @@ func (f *runFlags) run(cmd *cobra.Command, command []string) error {
 }
 
 // tellKept says what a flight recorder held when its program ended.
-func (f *runFlags) tellKept(res *collector.Result, w io.Writer) {
+func (f *runFlags) tellKept(res *collector.Result, keep flight.Keep, w io.Writer) {
 	if f.quiet {
 		return
 	}
 	for _, note := range res.Notes {
 		fmt.Fprintf(w, "hbtrace: %s\n", note)
 	}
-	fmt.Fprintf(w, "hbtrace: %s\n", heldLine(res.Held, f.keep.value))
+	fmt.Fprintf(w, "hbtrace: %s\n", heldLine(res.Held, keep))
 }
 
 // programStatus is the program's end as an exit status; nil for 0.

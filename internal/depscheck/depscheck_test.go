@@ -42,6 +42,7 @@ var layers = [][]string{
 	{"visualize/number", "visualize/terminal"}, // what writers share
 	{"visualize/chrome", "visualize/firefox", "visualize/folded", "visualize/page", "visualize/perfetto", "visualize/pprof", "visualize/picture", "visualize/report", "visualize/speedscope", "visualize/tables", "visualize/top", "visualize"},
 	{"visualize/otlp"}, // of what pprof makes
+	{"push"},           // to receivers on other machines
 	{"examples", "bench"},
 	{"cmd"},
 }

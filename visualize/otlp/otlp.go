@@ -7,6 +7,7 @@ package otlp
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -94,7 +95,11 @@ func Write(w io.Writer, src trace.Source) error {
 	if err != nil {
 		return fmt.Errorf("otlp: %w", err)
 	}
-	if _, err := w.Write(encode(p, src.Meta())); err != nil {
+	m := src.Meta()
+	resource := map[string]string{
+		"process.command_line": strings.Join(m.Command, " "), "host.name": m.Host, "host.arch": m.Arch, "os.type": "linux", "os.description": m.Kernel,
+	}
+	if _, err := w.Write(Encode(p, m, resource)); err != nil {
 		return fmt.Errorf("otlp: writing: %w", err)
 	}
 	return nil
@@ -125,7 +130,9 @@ func (t *table[T]) index(x T) uint64 {
 	return i
 }
 
-func encode(p *profile.Profile, m *trace.Meta) []byte {
+// Encode encodes a profile of package pprof's as a ProfilesData, which has the encoding of an ExportProfilesServiceRequest.
+// The profiles are those of a resource with the given attributes; empty ones are left out.
+func Encode(p *profile.Profile, m *trace.Meta, attributes map[string]string) []byte {
 	e := &encoder{}
 	e.strings.index("")
 	e.attributes.index("")
@@ -180,11 +187,9 @@ func encode(p *profile.Profile, m *trace.Meta) []byte {
 		scope = message(scope, scopeProfilesProfiles, b)
 	}
 	var resource []byte
-	for _, a := range [][2]string{
-		{"process.command_line", strings.Join(m.Command, " ")}, {"host.name", m.Host}, {"host.arch", m.Arch}, {"os.type", "linux"}, {"os.description", m.Kernel},
-	} {
-		if a[1] != "" {
-			resource = message(resource, resourceAttributes, message(str(nil, keyValueKey, a[0]), keyValueValue, text(a[1])))
+	for _, k := range slices.Sorted(maps.Keys(attributes)) {
+		if v := attributes[k]; v != "" {
+			resource = message(resource, resourceAttributes, message(str(nil, keyValueKey, k), keyValueValue, text(v)))
 		}
 	}
 	dict := e.dictionary(p)

@@ -1,0 +1,242 @@
+package e2e
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/google/pprof/profile"
+	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
+	"github.com/grafana/pyroscope/api/gen/proto/go/push/v1/pushv1connect"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	"go.opentelemetry.io/collector/pdata/pprofile/pprofileotlp"
+	"google.golang.org/grpc"
+
+	"github.com/hbtrace/hbtrace/internal/testprog"
+	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/tracefile"
+	"github.com/hbtrace/hbtrace/visualize/pprof"
+)
+
+// received adds up what a receiver took.
+type received struct {
+	mu       sync.Mutex
+	pushes   int
+	sums     map[string]int64 // by sample type
+	resource map[string]string
+	metrics  map[string]int64
+}
+
+func newReceived() *received {
+	return &received{sums: map[string]int64{}, resource: map[string]string{}, metrics: map[string]int64{}}
+}
+
+// profileService is the OpenTelemetry Collector's own service, over gRPC.
+type profileService struct {
+	pprofileotlp.UnimplementedGRPCServer
+	r *received
+}
+
+func (s *profileService) Export(_ context.Context, req pprofileotlp.ExportRequest) (pprofileotlp.ExportResponse, error) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	s.r.pushes++
+	dict := req.Profiles().Dictionary()
+	for _, rp := range req.Profiles().ResourceProfiles().All() {
+		for k, v := range rp.Resource().Attributes().All() {
+			s.r.resource[k] = v.AsString()
+		}
+		for _, sp := range rp.ScopeProfiles().All() {
+			for _, p := range sp.Profiles().All() {
+				kind := dict.StringTable().At(int(p.SampleType().TypeStrindex()))
+				for _, sample := range p.Samples().All() {
+					for _, v := range sample.Values().All() {
+						s.r.sums[kind] += v
+					}
+				}
+			}
+		}
+	}
+	return pprofileotlp.NewExportResponse(), nil
+}
+
+type metricService struct {
+	pmetricotlp.UnimplementedGRPCServer
+	r *received
+}
+
+func (s *metricService) Export(_ context.Context, req pmetricotlp.ExportRequest) (pmetricotlp.ExportResponse, error) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	for _, rm := range req.Metrics().ResourceMetrics().All() {
+		for _, sm := range rm.ScopeMetrics().All() {
+			for _, m := range sm.Metrics().All() {
+				for _, p := range m.Sum().DataPoints().All() {
+					s.r.metrics[m.Name()] += p.IntValue()
+				}
+			}
+		}
+	}
+	return pmetricotlp.NewExportResponse(), nil
+}
+
+func listenOTLP(t *testing.T, r *received) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	pprofileotlp.RegisterGRPCServer(s, &profileService{r: r})
+	pmetricotlp.RegisterGRPCServer(s, &metricService{r: r})
+	go s.Serve(l)
+	t.Cleanup(s.Stop)
+	return "otlp://" + l.Addr().String()
+}
+
+// pyroscope is Pyroscope's push service as its API module defines it.
+type pyroscope struct {
+	pushv1connect.UnimplementedPusherServiceHandler
+	r *received
+}
+
+func (s pyroscope) Push(_ context.Context, req *connect.Request[pushv1.PushRequest]) (*connect.Response[pushv1.PushResponse], error) {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	s.r.pushes++
+	for _, series := range req.Msg.Series {
+		for _, l := range series.Labels {
+			s.r.resource[l.Name] = l.Value
+		}
+		for _, sample := range series.Samples {
+			p, err := profile.ParseData(sample.RawProfile)
+			if err != nil {
+				return nil, connect.NewError(connect.CodeInvalidArgument, err)
+			}
+			addUp(s.r.sums, p)
+		}
+	}
+	return connect.NewResponse(&pushv1.PushResponse{}), nil
+}
+
+func listenPyroscope(t *testing.T, r *received) (url string) {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle(pushv1connect.NewPusherServiceHandler(pyroscope{r: r}))
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return "pyroscope://" + s.Listener.Addr().String()
+}
+
+func addUp(sums map[string]int64, p *profile.Profile) {
+	for _, s := range p.Sample {
+		for i, v := range s.Value {
+			sums[p.SampleType[i].Type] += v
+		}
+	}
+}
+
+// closed is a recording without the intervals that have not ended: a push counts them when they end.
+type closed struct{ *tracefile.Reader }
+
+func (s closed) Events(f func(*trace.Event) error) error {
+	return s.Reader.Events(func(e *trace.Event) error {
+		if e.Flags&trace.FlagOpen != 0 {
+			return nil
+		}
+		return f(e)
+	})
+}
+
+func (s closed) EventBatches(f func([]trace.Event, func()) error) error {
+	return s.Events(func(e *trace.Event) error { return f([]trace.Event{*e}, func() {}) })
+}
+
+// waitFor polls until a condition holds.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for until := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%s: not within two minutes", what)
+		}
+	}
+}
+
+// What receivers got, added up over several pushes, is what a dump of the whole window says, to the nanosecond.
+func TestPush(t *testing.T) {
+	otel, pyro := newReceived(), newReceived()
+	urls := []string{listenOTLP(t, otel), listenPyroscope(t, pyro)}
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	dir := t.TempDir()
+	done := filepath.Join(dir, "done")
+	s := &flightSession{startAt(t, filepath.Join(dir, "rec"), testprog.Command{Args: []string{testprog.BuildFile(t, "testdata/push.c"), done}}, "--keep", "64M"), dir}
+	waitFor(t, "a session", func() bool {
+		out, _ := s.hbtrace(t, "ps")
+		return len(out) > 0 && !strings.Contains(out, "no flight recorder")
+	})
+	var pushers []*exec.Cmd
+	for _, url := range urls {
+		cmd := exec.Command(testprog.Hbtrace(t), "push", "--to", url, "--every", "1s", "--service", "stock")
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pushers = append(pushers, cmd)
+	}
+	for i, next := range []string{".go", ""} {
+		path := done + "." + strconv.Itoa(i+1)
+		waitFor(t, path, func() bool { _, err := os.Stat(path); return err == nil })
+		for _, r := range []*received{otel, pyro} {
+			waitFor(t, "a push", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.pushes > i })
+		}
+		if err := os.WriteFile(done+next, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range pushers {
+		if err := p.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Wait(); err != nil {
+			t.Errorf("hbtrace push: %v", err)
+		}
+	}
+	src := s.dump(t, "all.hbt")
+	p, err := pprof.Profile(closed{src}, pprof.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int64{}
+	addUp(want, p)
+	for name, r := range map[string]*received{"OTLP": otel, "Pyroscope": pyro} {
+		for _, kind := range []string{"cpu", "blocked", "delay", "contentions", "alloc_space"} {
+			if r.sums[kind] != want[kind] {
+				t.Errorf("%s: %s %d, the recording has %d", name, kind, r.sums[kind], want[kind])
+			}
+			if want[kind] == 0 {
+				t.Errorf("the recording has no %s", kind)
+			}
+		}
+	}
+	if otel.resource["service.name"] != "stock" || otel.resource["process.pid"] == "" || pyro.resource["service_name"] != "stock" {
+		t.Errorf("resources %q and %q", otel.resource, pyro.resource)
+	}
+	if got := otel.metrics["hbtrace.lock.wait.time"]; got != want["delay"] {
+		t.Errorf("metric of waits for locks: %d ns, the profile has %d", got, want["delay"])
+	}
+	if err := s.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	s.finish(t)
+}
