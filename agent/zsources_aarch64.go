@@ -50,7 +50,7 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "6ffc25868703e491a4d8d0f56d16d675a027b60dcdfec20723d11e541652288c",
+	sourcesSHA256: "00f285acbb1b5d0092fe6bd43fb3123bf708bbf6185c44194f12d18c6f81c85c",
 	objectsSHA256: map[string]string{
 		"agent/hbagent_linux_arm64.so": "51c8696923ec4dd8e2db2f66c725bbe1c5256f16c70ac0e245a156f59b276249",
 	},

@@ -37,6 +37,7 @@ func Join(pid int, s Session) (t *Target, err error) {
 			t = nil
 		}
 	}()
+	t.lookBefore()
 	reached(StepOpened)
 	if err = t.endEarlier(); err != nil {
 		return t, err
@@ -60,6 +61,7 @@ func (t *Target) enter(s Session) error {
 		return err
 	}
 	d, r := t.lookUp()
+	t.reals = r
 	if err := t.mapMemory(); err != nil {
 		return err
 	}

@@ -128,6 +128,17 @@ func (t *Target) patchAgain(r *reals) (n int) {
 	return n
 }
 
+// PatchNew redirects the calls of modules that were loaded since.
+func (t *Target) PatchNew() error {
+	if err := t.readMaps(); err != nil {
+		return err
+	}
+	if err := t.readModules(); err != nil {
+		return err
+	}
+	return t.patch(t.plan(t.reals), t.reals)
+}
+
 // restore gives the slots back what they held, wherever they still lead to one of our thunks: this session's, and those of one that
 // died, which go to the real functions.
 func (t *Target) restore(r *reals) {

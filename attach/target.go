@@ -16,10 +16,11 @@ import (
 
 // Target is a process that is attached to, or was.
 type Target struct {
-	pid   int
-	start uint64   // field 22 of /proc/PID/stat
-	mem   *os.File // stays bound to the address space that it was opened for: after an exec it reaches nothing
-	holds []time.Duration
+	pid    int
+	start  uint64   // field 22 of /proc/PID/stat
+	mem    *os.File // stays bound to the address space that it was opened for: after an exec it reaches nothing
+	holds  []time.Duration
+	before []Thread
 
 	maps    []mapping
 	modules []module
@@ -29,6 +30,7 @@ type Target struct {
 	thunks uint64 // address of the page that stays; 0: none yet
 	image  *image
 	slots  []slot
+	reals  *reals
 	join   uint64 // address of struct hb_join in the program
 	socket int    // ours, of the pair that the stub made; -1: none
 }

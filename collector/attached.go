@@ -26,6 +26,7 @@ const (
 type targets struct {
 	s    *session
 	all  []*target
+	seen map[int]bool // thread ids of those that are recorded
 	quit chan struct{}
 	wg   sync.WaitGroup
 }
@@ -58,7 +59,7 @@ func Attach(ctx context.Context, o Options, pids []int) (*Result, error) {
 		return nil, err
 	}
 	defer s.close()
-	s.targets = &targets{s: s, quit: make(chan struct{})}
+	s.targets = &targets{s: s, seen: map[int]bool{}, quit: make(chan struct{})}
 	s.start()
 	for _, pid := range pids {
 		if err := s.targets.add(pid); err != nil {
@@ -119,7 +120,9 @@ func (g *targets) welcome(t *attach.Target, pid int, parts []mapped) {
 			return
 		}
 		if ok {
-			g.take(pid, slot, uid, parts)
+			if g.take(pid, slot, uid, parts) {
+				g.follow(t, slot, uid)
+			}
 			return
 		}
 		pause := joinPoll
@@ -134,15 +137,48 @@ func (g *targets) welcome(t *attach.Target, pid int, parts []mapped) {
 	}
 }
 
-func (g *targets) take(pid, slot int, uid uint32, parts []mapped) {
+// follow redirects the calls of what the program loads. It says so before it does; how long that takes is not known, so it is looked at as
+// often as unwind tables are. Until then the sampler sends no signals, and no longer.
+func (g *targets) follow(t *attach.Target, slot int, uid uint32) {
+	p := g.s.seg.Proc(slot)
+	for gen := p.ModulesGen.Load(); ; {
+		select {
+		case <-g.quit:
+			return
+		case <-time.After(joinPoll):
+		}
+		if p.UID.Load() != uid {
+			return
+		}
+		now := p.ModulesGen.Load()
+		if now == gen {
+			continue
+		}
+		for _, pause := range reload {
+			select {
+			case <-g.quit:
+				return
+			case <-time.After(pause):
+			}
+			if t.PatchNew() != nil {
+				return
+			}
+		}
+		if gen = now; p.ModulesGen.Load() == gen {
+			p.Flags.And(^uint32(segment.ProcFlagLoading))
+		}
+	}
+}
+
+func (g *targets) take(pid, slot int, uid uint32, parts []mapped) bool {
 	s := g.s
 	if uint64(slot) >= uint64(s.seg.Geometry().Procs) || uid == 0 || s.seg.Proc(slot).UID.Load() != uid {
 		s.notes.refuse(fmt.Sprintf("process %d claims slot %d, which is not its own", pid, slot))
-		return
+		return false
 	}
 	id, err := identify(pid)
 	if err != nil {
-		return // it has ended: its records are good
+		return false // it has ended: its records are good
 	}
 	a := attachment{slot: slot, uid: uid, id: id}
 	a.cmdline, a.exe = describe(pid)
@@ -150,6 +186,7 @@ func (g *targets) take(pid, slot int, uid uint32, parts []mapped) {
 	if s.tables != nil {
 		s.tables.show(slot, uid, parts)
 	}
+	return true
 }
 
 // child stands for the processes, where the session waits for the end of a command: done when all of them have ended.
@@ -190,6 +227,8 @@ func (g *targets) unhook() {
 	if g == nil {
 		return
 	}
+	close(g.quit) // nobody redirects calls from here on
+	g.wg.Wait()
 	for _, t := range g.all {
 		t.failure = t.Unhook()
 	}
@@ -200,8 +239,6 @@ func (g *targets) leave() {
 	if g == nil {
 		return
 	}
-	close(g.quit)
-	g.wg.Wait()
 	for _, t := range g.all {
 		g.s.stats.TargetCPU += max(0, processCPU(t.id.pid)-t.cpu)
 		if t.failure == nil {
@@ -217,6 +254,53 @@ func (g *targets) leave() {
 		}
 		t.Close()
 		t.id.close()
+		t.sayUnmet(g.s)
+	}
+	g.leaveForks()
+}
+
+// leaveForks leaves the processes that the programs have forked while they were recorded: they have their parents' memory.
+func (g *targets) leaveForks() {
+	own := map[int]bool{}
+	for _, t := range g.all {
+		own[t.id.pid] = true
+	}
+	var forks []int
+	g.s.mu.Lock()
+	for _, p := range g.s.procs {
+		if p.verified && !p.gone && !own[p.id.pid] {
+			forks = append(forks, p.id.pid)
+		}
+	}
+	g.s.mu.Unlock()
+	for _, pid := range forks {
+		if _, err := attach.Detach(pid); err != nil && running(pid) {
+			g.s.notes.add(err.Error())
+		}
+	}
+}
+
+// met notes a thread that is recorded.
+func (g *targets) met(tid int) {
+	if g != nil {
+		g.seen[tid] = true
+	}
+}
+
+// sayUnmet names the threads that made no recorded call, with what they did when hbtrace came.
+func (t *target) sayUnmet(s *session) {
+	var names []string
+	for _, x := range t.Before() {
+		if !s.targets.seen[x.TID] {
+			names = append(names, x.String())
+		}
+	}
+	const most = 8
+	if n := len(names); n > most {
+		names = append(names[:most], fmt.Sprintf("and %d more", n-most))
+	}
+	if len(names) > 0 {
+		s.notes.addf("process %d: threads that made no recorded call: %s", t.id.pid, strings.Join(names, "; "))
 	}
 }
 

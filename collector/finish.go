@@ -23,11 +23,11 @@ func (s *session) finish(c *child, hurry <-chan struct{}) error {
 	s.onlook.close()
 	s.server.close()
 	s.server = nil
-	s.targets.unhook()
 	s.pass() // what processes that ended had written, and their end
 	left := s.alive()
 	s.seg.Header().Recording.Store(0)
 	samplerCPU := s.sampler.Stop()
+	s.targets.unhook() // not before: calls that the agent does not see must not meet a signal
 	// A record that was being written when recording was switched off is published by the time of the second
 	// pass; a third has the assembler interpret it.
 	for range 3 {

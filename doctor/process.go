@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hbtrace/hbtrace/attach"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,6 +49,11 @@ func LookProcess(pid int) (*Process, error) {
 	lookOwner(&f, st)
 	lookSignal(&f, st)
 	lookLoaded(&f, dir)
+	if err := attach.Check(pid); err != nil {
+		f.add(Warn, "attach", "start the program with hbtrace run", "not possible: %v", err)
+	} else {
+		f.add(OK, "attach", "", "possible: hbtrace attach %d", pid)
+	}
 
 	// through /proc, so that a deleted or replaced program and one of another mount namespace are still seen
 	exe := filepath.Join(dir, "exe")
@@ -99,6 +105,6 @@ func lookLoaded(f *findings, dir string) {
 	case bytes.Contains(maps, []byte("hbtrace")):
 		f.add(OK, "agent", "", "loaded: this process is being recorded, or was")
 	default:
-		f.add(Note, "agent", "start the program with hbtrace run", "not loaded: this version records programs from their start only")
+		f.add(Note, "agent", "", "not loaded")
 	}
 }

@@ -238,11 +238,19 @@ HB_EXIT(_Exit)
 /* ---- loading: a jump, since dlopen looks its caller up by the return address (RUNPATH, namespaces); the
  * collector finds the new mappings when it sees the generation move ---- */
 
+/* Objects come or go. Those that an attached program loads make their calls unseen until the attacher has redirected them: no signal is to
+ * meet one. hook path */
+static void hb_loading(int more) {
+  if (!hb.slot) return;
+  if (HB_LEAVES && more) atomic_fetch_or_explicit(&hb.slot->flags, HB_PROCF_LOADING, memory_order_relaxed);
+  hb_add_relaxed(&hb.slot->modules_gen, 1u);
+}
+
 HB_EXPORT void *dlopen(const char *file, int flags) {
   typedef void *(*fn)(const char *, int);
   fn real = HB_REAL(fn, dlopen);
   if (HB_UNLIKELY(!real)) return NULL;
-  if (hb.slot) hb_add_relaxed(&hb.slot->modules_gen, 1u);
+  hb_loading(1);
   return real(file, flags);
 }
 
@@ -250,7 +258,7 @@ HB_EXPORT void *dlmopen(long ns, const char *file, int flags) {
   typedef void *(*fn)(long, const char *, int);
   fn real = HB_REAL(fn, dlmopen);
   if (HB_UNLIKELY(!real)) return NULL;
-  if (hb.slot) hb_add_relaxed(&hb.slot->modules_gen, 1u);
+  hb_loading(1);
   return real(ns, file, flags);
 }
 
@@ -258,7 +266,7 @@ HB_EXPORT int dlclose(void *handle) {
   typedef int (*fn)(void *);
   fn real = HB_REAL(fn, dlclose);
   if (HB_UNLIKELY(!real)) return -1;
-  if (hb.slot) hb_add_relaxed(&hb.slot->modules_gen, 1u);
+  hb_loading(0);
   return real(handle);
 }
 

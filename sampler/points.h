@@ -30,7 +30,7 @@ HB_INLINE int hb_point_near(const struct hb_tls *t, uint64_t stamp) { return (in
 /* Are this thread's samples taken by signal? Otherwise it takes them all itself, at hooks. */
 HB_INLINE int hb_signalled(const struct hb_tls *t) {
   return t->rest == HB_RUNNING &&
-         !(hb_load_relaxed(&hb.slot->flags) & (HB_PROCF_SYNC_ONLY | HB_PROCF_HANDLER_CHAINED));
+         !(hb_load_relaxed(&hb.slot->flags) & (HB_PROCF_SYNC_ONLY | HB_PROCF_HANDLER_CHAINED | HB_PROCF_LOADING));
 }
 
 static void hb_point_draw(struct hb_tls *t) {

@@ -77,7 +77,7 @@ func (l *loop) look(i int, picked bool) uint64 {
 	if wait := l.open(i, t, s, p); wait != 0 {
 		return wait
 	}
-	if p.quiet || l.seg.Proc(int(proc)).Flags.Load()&(segment.ProcFlagSyncOnly|segment.ProcFlagHandlerChained) != 0 {
+	if p.quiet || l.seg.Proc(int(proc)).Flags.Load()&(segment.ProcFlagSyncOnly|segment.ProcFlagHandlerChained|segment.ProcFlagLoading) != 0 {
 		return l.quietLook(proc, t, p)
 	}
 	runs, ok := l.runnable(t, p)

@@ -98,6 +98,7 @@ enum { HB_PROC_FREE, HB_PROC_CLAIMING, HB_PROC_LIVE, HB_PROC_EXITED };
                                      the signal: threads sample themselves at hooks */
 #define HB_PROCF_ALLOC_FOREIGN 16u  /* malloc resolved outside libc (jemalloc, tcmalloc, …) */
 #define HB_PROCF_NO_RSEQ 32u
+#define HB_PROCF_LOADING 128u /* an attached program loads objects whose calls are not redirected yet: nobody sends the signal */
 #define HB_PROCF_GO 64u /* claimed by the recorder for a Go program, whose runtime it has hooked (goruntime/) */
 
 /* hb_proc.gate. The sampler sends only after it has won OPEN -> SENDING, a few microseconds long; a process that is not to be

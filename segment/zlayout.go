@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "fc8eb95a224e420378db1106bd4c2efce6c80fb95c47986a8eb673dd3d2afa5b"
+const layoutSHA256 = "b011f0815aa44590b8f898910ec9bb36874ea08a53bbf497e934d9da1de63944"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -29,6 +29,7 @@ const (
 	ProcFlagHandlerChained = 8                  // HB_PROCF_HANDLER_CHAINED
 	ProcFlagAllocForeign   = 16                 // HB_PROCF_ALLOC_FOREIGN
 	ProcFlagNoRseq         = 32                 // HB_PROCF_NO_RSEQ
+	ProcFlagLoading        = 128                // HB_PROCF_LOADING
 	ProcFlagGo             = 64                 // HB_PROCF_GO
 	UIDClaiming            = 0xffffffff         // HB_UID_CLAIMING
 	ThreadFlagMain         = 1                  // HB_THREADF_MAIN

@@ -23,8 +23,13 @@ static void *(*volatile kept_malloc)(size_t) = malloc; /* an address that the pr
 
 static void on_term(int sig) { stop = sig; }
 
-static void interrupted(void) {
-  if (!stop) __atomic_add_fetch(&eintr, 1, __ATOMIC_RELAXED);
+static const char *volatile where = "";
+
+/* in: the call that a signal seems to have ended */
+static void interrupted(const char *in) {
+  if (stop) return;
+  where = in;
+  __atomic_add_fetch(&eintr, 1, __ATOMIC_RELAXED);
 }
 
 static void *work(void *arg) {
@@ -40,7 +45,7 @@ static void *work(void *arg) {
       if (p[k] != (own[i] & 255)) __atomic_add_fetch(&wrong, 1, __ATOMIC_RELAXED);
     free(p);
     own[i]++;
-    if (own[i] % 200 == 0 && usleep(500)) interrupted();
+    if (own[i] % 200 == 0 && usleep(500)) interrupted("usleep");
   }
   return NULL;
 }
@@ -52,7 +57,7 @@ static void *produce(void *arg) {
     pthread_cond_signal(&filled);
     pthread_mutex_unlock(&queue_lock);
     struct timespec t = {0, 300000};
-    if (nanosleep(&t, NULL)) interrupted();
+    if (nanosleep(&t, NULL)) interrupted("nanosleep");
   }
   return arg;
 }
@@ -75,7 +80,7 @@ static void *wait_events(void *arg) {
   int ep = epoll_create1(0);
   struct epoll_event e;
   while (!stop)
-    if (epoll_wait(ep, &e, 1, 15) < 0) interrupted();
+    if (epoll_wait(ep, &e, 1, 15) < 0) interrupted("epoll_wait");
   return arg;
 }
 
@@ -86,7 +91,7 @@ static void *wait_semaphore(void *arg) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     if ((t.tv_nsec += 15000000) >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
-    if (sem_timedwait(&never, &t) < 0 && errno != ETIMEDOUT) interrupted();
+    if (sem_timedwait(&never, &t) < 0 && errno != ETIMEDOUT) interrupted("sem_timedwait");
   }
   return arg;
 }
@@ -98,7 +103,7 @@ static void *wait_signal(void *arg) {
   pthread_sigmask(SIG_BLOCK, &set, NULL);
   while (!stop) {
     struct timespec t = {0, 15000000};
-    if (sigtimedwait(&set, NULL, &t) < 0 && errno != EAGAIN) interrupted();
+    if (sigtimedwait(&set, NULL, &t) < 0 && errno != EAGAIN) interrupted("sigtimedwait");
   }
   return arg;
 }
@@ -118,7 +123,7 @@ static void *begin_threads(void *arg) {
     threads_made++;
     pthread_join(t, &r);
     if (r != (void *)i) __atomic_add_fetch(&wrong, 1, __ATOMIC_RELAXED);
-    if (poll(NULL, 0, 3) < 0) interrupted();
+    if (poll(NULL, 0, 3) < 0) interrupted("poll");
   }
   return arg;
 }
@@ -140,7 +145,7 @@ int main(void) {
   long sum = 0;
   for (int i = 0; i < WORKERS; i++) sum += own[i];
   int right = sum == shared && put == taken + queued && threads_made == threads_ended && !eintr && !wrong && sum > 0;
-  printf("%s: %ld of %ld counted, %ld put, %ld taken, %ld queued, %ld threads made, %ld ended, %ld EINTR, %ld wrong\n",
-         right ? "RIGHT" : "WRONG", shared, sum, put, taken, queued, threads_made, threads_ended, eintr, wrong);
+  printf("%s: %ld of %ld counted, %ld put, %ld taken, %ld queued, %ld threads made, %ld ended, %ld EINTR (%s), %ld wrong\n",
+         right ? "RIGHT" : "WRONG", shared, sum, put, taken, queued, threads_made, threads_ended, eintr, where, wrong);
   return !right;
 }

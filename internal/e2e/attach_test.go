@@ -36,7 +36,7 @@ func busy(t *testing.T, exe string) *testprog.Running {
 			events = events || link == "anon_inode:[eventpoll]"
 		}
 		// glibc loads libgcc for the first thread that calls pthread_exit
-		return events && (bytes.Contains(maps, []byte("libgcc_s")) || bytes.Contains(maps, []byte("ld-musl")))
+		return events && (bytes.Contains(maps, []byte("libgcc_s")) || bytes.Contains(maps, []byte("musl")))
 	})
 	return p
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hbtrace/hbtrace/internal/testprog"
 	"github.com/hbtrace/hbtrace/internal/validate"
+	"github.com/hbtrace/hbtrace/sampler"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/tracefile"
 )
@@ -28,6 +29,9 @@ func TestMain(m *testing.M) {
 	os.Setenv("HBTRACE_SYMBOL_CACHE", "off") // every run finds its names itself
 	os.Setenv("HBTRACE_UNWIND_CACHE", "off") // and compiles its tables
 
+	if len(os.Args) > 1 && os.Args[1] == sampler.Command { // of a process of this binary that attaches
+		os.Exit(sampler.Main(os.Args[2:]))
+	}
 	code := m.Run()
 	testprog.Clean()
 	os.Exit(code)
