@@ -5,6 +5,9 @@
 // directory such as /tmp anybody may have made it. A file that is there is never written again (it is mapped
 // into running programs, which would die of SIGBUS), and nothing is deleted when a session ends: programs that
 // outlive it may still start others with it.
+//
+// For the same reason it lies where nobody else can make the directory again once a cleaner of old files has taken it: such a
+// program would load what it finds there. The directories that anybody may write to come last, for systems without others.
 package agent
 
 import (
@@ -28,14 +31,26 @@ func Deliver() (preload string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return deliver(f, Hash(), bases())
+	return deliver(f, Hash(), Bases())
 }
 
-// bases are the directories to try. /tmp first: programs in other mount namespaces and of other users are
-// likeliest to share it.
-func bases() []string {
-	b := []string{"/tmp", "/var/tmp", "/dev/shm"}
-	if d, err := os.UserCacheDir(); err == nil {
+// Bases are the directories to try, the best first. They need not be there.
+func Bases() []string {
+	return append(private(os.Geteuid(), os.Getenv), "/tmp", "/var/tmp", "/dev/shm")
+}
+
+// private are those in which only this user and root can make anything: root's programs become other users, who have to
+// read them; others' do not.
+func private(uid int, env func(string) string) (b []string) {
+	if uid == 0 {
+		return []string{"/run/hbtrace", "/var/lib/hbtrace"}
+	}
+	if d := env("XDG_CACHE_HOME"); d != "" {
+		b = append(b, filepath.Join(d, "hbtrace"))
+	} else if d := env("HOME"); d != "" {
+		b = append(b, filepath.Join(d, ".cache", "hbtrace"))
+	}
+	if d := env("XDG_RUNTIME_DIR"); d != "" {
 		b = append(b, filepath.Join(d, "hbtrace"))
 	}
 	return b
@@ -70,7 +85,7 @@ func deliver(files map[string][]byte, hash string, bases []string) (string, erro
 			}
 		}
 	}
-	return "", fmt.Errorf("put the agent where programs can load it (one of /tmp, /var/tmp, /dev/shm and the user cache directory has to be writable and not mounted noexec): %w", errors.Join(errs...))
+	return "", fmt.Errorf("put the agent where programs can load it (one of %s has to be writable and not mounted noexec): %w", strings.Join(bases, ", "), errors.Join(errs...))
 }
 
 // errUntrusted: something is there that is not ours, or not what we would have written.
@@ -83,6 +98,7 @@ func checkBase(base string) error {
 		if err := os.MkdirAll(base, 0o755); err != nil {
 			return err
 		}
+		os.Chmod(base, 0o755) // the umask may be anything
 		fi, err = os.Stat(base)
 	}
 	if err != nil {

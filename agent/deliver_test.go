@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -211,5 +212,41 @@ func TestDeliveredAgentLoads(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.TrimSpace(string(out)) == "0" || strings.Contains(string(out), "cannot") {
 		t.Errorf("grep's maps: %q, %v", out, err)
+	}
+}
+
+// TestPrivatePlaces: what outlives a session in other programs' environments lies where nobody else can make it anew.
+func TestPrivatePlaces(t *testing.T) {
+	env := func(vars map[string]string) func(string) string { return func(k string) string { return vars[k] } }
+	for _, c := range []struct {
+		uid  int
+		env  map[string]string
+		want []string
+	}{
+		{0, map[string]string{"HOME": "/home/u", "XDG_RUNTIME_DIR": "/run/user/1000"}, []string{"/run/hbtrace", "/var/lib/hbtrace"}},
+		{1000, map[string]string{"HOME": "/home/u", "XDG_RUNTIME_DIR": "/run/user/1000"}, []string{"/home/u/.cache/hbtrace", "/run/user/1000/hbtrace"}},
+		{1000, map[string]string{"HOME": "/home/u", "XDG_CACHE_HOME": "/c"}, []string{"/c/hbtrace"}},
+		{1000, nil, nil},
+	} {
+		if got := private(c.uid, env(c.env)); !slices.Equal(got, c.want) {
+			t.Errorf("user %d, %v: %q, want %q", c.uid, c.env, got, c.want)
+		}
+	}
+	preload, err := Deliver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir := filepath.Dir(preload); dir != "/"; dir = filepath.Dir(dir) {
+		fi, err := os.Stat(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := fi.Sys().(*syscall.Stat_t); fi.Mode().Perm()&0o022 != 0 || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+			if os.Geteuid() == 0 {
+				t.Errorf("%s lies in %s (%v, user %d), which others may write to", preload, dir, fi.Mode(), st.Uid)
+			} else {
+				t.Skipf("%s lies in %s: this user has no place of its own", preload, dir)
+			}
+		}
 	}
 }

@@ -40,7 +40,7 @@ func TestMadeCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The agent lies in /tmp, and the script may.
+	// The script may lie in /tmp, and the agent, on systems without another place for it.
 	ownTmp := `d=$(mktemp -d) && mount -t tmpfs none $d && cp '` + script + `' $d/ && { cp -a /tmp/hbtrace-* $d/ 2>/dev/null; mount --bind $d /tmp; }`
 	for _, c := range []struct {
 		name    string

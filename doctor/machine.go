@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 
+	"github.com/hbtrace/hbtrace/agent"
 	"golang.org/x/sys/unix"
 
 	"github.com/hbtrace/hbtrace/kernel"
@@ -117,8 +119,11 @@ func lookExecutableDir(f *findings) {
 
 // agentDirs are the places where package agent puts the agent, in its order.
 func agentDirs() []string {
-	dirs := []string{"/tmp", "/var/tmp", "/dev/shm"}
-	if d, err := os.UserCacheDir(); err == nil {
+	var dirs []string
+	for _, d := range agent.Bases() {
+		if _, err := os.Stat(d); err != nil {
+			d = filepath.Dir(d) // it is made when it is needed
+		}
 		if st, err := os.Stat(d); err == nil && st.IsDir() {
 			dirs = append(dirs, d)
 		}
