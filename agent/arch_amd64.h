@@ -75,8 +75,8 @@ static inline long hb_readlink(const char *path, void *to, unsigned long n) {
 
 struct hb_stat { /* of struct stat, what is looked at */
   uint64_t dev, ino, nlink;
-  uint32_t mode;
-  uint32_t rest[29];
+  uint32_t mode, uid;
+  uint32_t rest[28];
 };
 _Static_assert(sizeof(struct hb_stat) == 144, "the kernel's struct stat");
 

@@ -46,8 +46,8 @@ static inline long hb_readlink(const char *path, void *to, unsigned long n) {
 
 struct hb_stat { /* of struct stat (asm-generic/stat.h), what is looked at */
   uint64_t dev, ino;
-  uint32_t mode;
-  uint32_t rest[27];
+  uint32_t mode, nlink, uid;
+  uint32_t rest[25];
 };
 _Static_assert(sizeof(struct hb_stat) == 128, "the kernel's struct stat");
 

@@ -190,12 +190,15 @@ static void hb_ready(struct hb_ready *ready, struct hb_tls *t) {
 }
 
 /* init only */
-static void hb_attach(const char *session) {
+static void hb_attach(const char *value) {
   struct hb_hello hello;
   struct hb_ready ready = {HB_MAGIC, HB_ABI_VERSION, HB_REFUSE_NO, 0, 0};
   struct hb_tls *t = hb_self();
   int fd[2];
-  long s = hb_ask_session(session, &hello, fd);
+  struct hb_session session;
+  if (!hb_session_parse(value, &session)) return;
+  hb.home = (struct hb_home){session.uid, session.userns, session.dev, session.ino};
+  long s = hb_ask_session(&session, &hello, fd);
   if (hb_is_err(s)) return;
   void *room = hb_pages(HB_ALONE_BYTES); /* the first thread's, before what we can do without has taken all */
   ready.refused = hb_real.malloc && hb_real.free ? hb_map(&hello, fd[0]) : HB_REFUSE_UNRESOLVED;

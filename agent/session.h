@@ -1,7 +1,8 @@
 /* session.h: from the environment variable to the session's memory: the socket, who answers there, and what that sends.
  *
- * HBTRACE_SESSION=NAME.ASK.GIVE.UID.USERNS: the socket's abstract name; the secret that we show the recorder and the one
- * that it shows us, in hexadecimal; the recorder's user, and the user namespace in which that number means it.
+ * HBTRACE_SESSION=NAME.ASK.GIVE.UID.USERNS.DEV.INO: the socket's abstract name; the secret that we show the recorder and the one
+ * that it shows us, in hexadecimal; the recorder's user, and the user namespace in which that number means it; the directory that the agent
+ * was loaded from.
  *
  * The variable outlives the session in daemons, and the name is then anybody's. So nothing is taken from whoever owns it
  * before three things are known: the kernel says that it runs as the recorder's user; it knows the second secret; and what
@@ -32,7 +33,7 @@ struct hb_session {
   const char *name;
   size_t name_bytes;
   uint8_t ask[HB_SECRET_BYTES], give[HB_SECRET_BYTES];
-  uint64_t uid, userns;
+  uint64_t uid, userns, dev, ino;
 };
 
 /* Each of these takes its part off the text at *p, with the '.' or the end behind it; 0 when it is not one. init only */
@@ -60,7 +61,7 @@ static int hb_session_parse(const char *value, struct hb_session *s) {
   while (*p && *p != '.') p++;
   s->name_bytes = (size_t)(p - value);
   return s->name_bytes > 0 && s->name_bytes <= 100 && *p++ == '.' && hb_part_secret(&p, s->ask) && hb_part_secret(&p, s->give) &&
-         hb_part_number(&p, &s->uid, '.') && hb_part_number(&p, &s->userns, 0);
+         hb_part_number(&p, &s->uid, '.') && hb_part_number(&p, &s->userns, '.') && hb_part_number(&p, &s->dev, '.') && hb_part_number(&p, &s->ino, 0);
 }
 
 /* In a time that does not tell how much of it was right. */
@@ -178,14 +179,12 @@ static int hb_ask_on(long s, const struct hb_session *session, struct hb_hello *
 
 /* Ask the collector for the segment. Returns the socket, with fd[0] the memfd and fd[1] that of the unwind tables (-1:
  * none), or -1, with both -1. init only */
-static long hb_ask_session(const char *value, struct hb_hello *hello, int fd[2]) {
-  struct hb_session session;
+static long hb_ask_session(const struct hb_session *session, struct hb_hello *hello, int fd[2]) {
   fd[0] = fd[1] = -1;
   memset(hello, 0, sizeof *hello);
-  if (!hb_session_parse(value, &session)) return -1;
   long s = hb_sys3(HB_SYS_socket, HB_AF_UNIX, HB_SOCK_SEQPACKET_CLOEXEC, 0);
   if (hb_is_err(s)) return -1;
-  if (hb_ask_on(s, &session, hello, fd)) return s;
+  if (hb_ask_on(s, session, hello, fd)) return s;
   for (int i = 0; i < 2; i++)
     if (fd[i] >= 0) hb_sys1(HB_SYS_close, fd[i]);
   fd[0] = fd[1] = -1;

@@ -3,9 +3,11 @@ package agent_test
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,7 +58,7 @@ func impostor(t *testing.T, a answer) *segment.Ready {
 		a.userns = st.Ino
 	}
 	ask, give := strings.Repeat("a5", segment.SecretBytes), strings.Repeat(hex.EncodeToString([]byte{givenByte}), segment.SecretBytes)
-	value := fmt.Sprintf("%s.%s.%s.%d.%d", name, ask, give, a.uid, a.userns)
+	value := fmt.Sprintf("%s.%s.%s.%d.%d.0.0", name, ask, give, a.uid, a.userns)
 	ready := make(chan *segment.Ready, 1)
 	go func() { ready <- a.serve(t, l) }()
 	r := testprog.Run(t, testprog.Command{
@@ -179,5 +181,54 @@ func TestImpostors(t *testing.T) {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestAnothersDirectory: the directory that the agent was loaded from has been made again by somebody. What a program
+// starts then does not load the agent from there.
+func TestAnothersDirectory(t *testing.T) {
+	object, err := agent.Object()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "agent")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	preload := filepath.Join(dir, "agent-$PLATFORM.so")
+	for _, name := range []string{preload, filepath.Join(dir, "agent-x86_64.so"), filepath.Join(dir, "agent-haswell.so")} {
+		if err := os.WriteFile(name, object, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var now, ns unix.Stat_t
+	if err := errors.Join(unix.Stat(dir, &now), unix.Stat("/proc/self/ns/user", &ns)); err != nil {
+		t.Fatal(err)
+	}
+	secret := strings.Repeat("5a", segment.SecretBytes)
+	for _, c := range []struct {
+		name     string
+		uid      int
+		userns   uint64
+		dev, ino uint64
+		loads    bool
+	}{
+		{"as it was", os.Geteuid(), ns.Ino, now.Dev, now.Ino, true},
+		{"unknown", os.Geteuid(), ns.Ino, 0, 0, true},
+		{"in another user namespace", 4711, 1, now.Dev, now.Ino, true},
+		{"made again", os.Geteuid(), ns.Ino, now.Dev, now.Ino + 1, false},
+		{"on another device", os.Geteuid(), ns.Ino, now.Dev + 1, now.Ino, false},
+		{"by another user, who got the same number", 4711, ns.Ino, now.Dev, now.Ino, false},
+	} {
+		value := fmt.Sprintf("hbtrace-nobody-%d.%s.%s.%d.%d.%d.%d", os.Getpid(), secret, secret, c.uid, c.userns, c.dev, c.ino)
+		r := testprog.Run(t, testprog.Command{
+			Args: []string{"/bin/sh", "-c", "exec env"}, Env: append(os.Environ(), "LD_PRELOAD="+preload, agent.SessionVariable+"="+value),
+		})
+		if r.Status() != 0 || len(r.Stderr) > 0 {
+			t.Errorf("%s: %v", c.name, r)
+		}
+		if loads := strings.Contains(string(r.Stdout), "LD_PRELOAD="+dir); loads != c.loads {
+			t.Errorf("%s: what it starts loads the agent: %v, want %v", c.name, loads, c.loads)
+		}
 	}
 }

@@ -164,6 +164,11 @@ struct hb_sigaction {
 
 #define HB_FLIGHTS 32
 
+/* The directory that the agent was loaded from, as the environment names it. ino 0: unknown */
+struct hb_home {
+  uint64_t uid, userns, dev, ino;
+};
+
 struct hb_process {
   struct hb_header *header; /* the segment's, or hb_no_header before attach: tick 0, hooks take no samples */
   struct hb_wiped *wiped;   /* never NULL once initialised: see hb_no_wiped */
@@ -179,6 +184,7 @@ struct hb_process {
   uint32_t ring_count, threads_cap, procs_cap;
   struct hb_proc *slot;
   uint32_t slot_index, uid;
+  struct hb_home home;
   _Atomic uint32_t on;      /* 1: attached and recording */
   uint32_t features;
   uint32_t confined; /* 1: it has been about to confine its system calls (hooks/cond.h); what it execs is, too */

@@ -54,10 +54,10 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "2e9434c145fb3f4f8511bc9520f9821d7b1a246b103a530fb2ed1e39b55acb6f",
+	sourcesSHA256: "8be115acaad2a4097b13072610c3d0b96d14e0a990e34ae332bb74d1222dc961",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so":    "cd587aa1691a717099194a237144e323b72d19afe1a32f3c460a05c0112c5b25",
-		"agent/hbattached_linux_amd64.so": "e4ab1a7aa2678af6637c78536edef956e62f443aa70564e388ec7c9057a0d0ee",
+		"agent/hbagent_linux_amd64.so":    "4d575577f25322357ea603a29aa26c95e495ca5238f591e818239ada2f43196b",
+		"agent/hbattached_linux_amd64.so": "6604abff4c14d48f90c83cec1d3f60a17f45d73a8c318c5e0ec5b9468e4865d2",
 		"agent/stub_linux_386.so":         "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

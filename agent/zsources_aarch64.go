@@ -50,8 +50,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "00f285acbb1b5d0092fe6bd43fb3123bf708bbf6185c44194f12d18c6f81c85c",
+	sourcesSHA256: "22ecaecf8d6504599c4452ad8d7eae5f4de9fd17d8b2d0d9a0c82a03b9c75a0d",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "51c8696923ec4dd8e2db2f66c725bbe1c5256f16c70ac0e245a156f59b276249",
+		"agent/hbagent_linux_arm64.so": "97d0eea14eba0eefa40ed1874ab8b4844ccd3e38320fe0e8ad49852158c95f46",
 	},
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,10 +32,13 @@ func drawSecrets() (s secrets, err error) {
 	return s, nil
 }
 
-// session is the value of the environment variable (agent/session.h).
-func (s *server) session() string {
+// session is the value of the environment variable (agent/session.h) for programs that load the agent from preload.
+func (s *server) session(preload string) string {
+	var dir unix.Stat_t // stays empty, which says so, where it cannot be looked at
+	unix.Stat(filepath.Dir(preload), &dir)
 	return strings.Join([]string{s.name, hex.EncodeToString(s.secrets.ask[:]), hex.EncodeToString(s.secrets.give[:]),
-		strconv.Itoa(os.Geteuid()), strconv.FormatUint(userNamespace(), 10)}, ".")
+		strconv.Itoa(os.Geteuid()), strconv.FormatUint(userNamespace(), 10),
+		strconv.FormatUint(dir.Dev, 10), strconv.FormatUint(dir.Ino, 10)}, ".")
 }
 
 // userNamespace is the inode of ours; 0 unknown, which no other has.

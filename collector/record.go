@@ -179,7 +179,7 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 
 	caught, all, stop := signals()
 	defer stop()
-	env := environ(o.Env, preload, s.server.session(), prog.asan)
+	env := environ(o.Env, preload, s.server.session(preload), prog.asan)
 	s.start()
 	s.arm()
 	c, golang, err := launch(prog, env, o.Dir, [3]*os.File{o.Stdin, o.Stdout, o.Stderr}, func(pid int) (goruntime.Session, error) {

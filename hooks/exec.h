@@ -14,6 +14,11 @@
 #define HB_EXEC_VARS 192 /* more are copied to pages of their own */
 #define HB_EXEC_TEXT 1024
 #define HB_O_RDONLY_CLOEXEC 02000000
+#if defined(__aarch64__)
+#define HB_O_DIRECTORY 040000
+#else
+#define HB_O_DIRECTORY 0200000
+#endif
 
 extern char **environ __attribute__((weak));
 
@@ -37,6 +42,19 @@ static size_t hb_preload_entry(const char *value) {
   return n;
 }
 
+/* Is this directory the one that we were loaded from? The path outlives it in the environment of daemons, and where a cleaner
+ * of old files has been, somebody else may have made it again. hook path, also in vfork children */
+static int hb_home_is(const char *dir) {
+  struct hb_stat st;
+  if (!hb.home.ino) return 1;
+  long fd = hb_open(dir, HB_O_RDONLY_CLOEXEC | HB_O_DIRECTORY);
+  if (hb_is_err(fd)) return 0;
+  long r = hb_sys2(HB_SYS_fstat, fd, &st);
+  hb_sys1(HB_SYS_close, fd);
+  return !hb_is_err(r) && st.dev == hb.home.dev && st.ino == hb.home.ino &&
+         (st.uid == hb.home.uid || !hb_userns_is(hb.home.userns));
+}
+
 /* hook path, also in vfork children */
 static int hb_out_of_sight(const char *path, size_t n) {
   char copy[512];
@@ -47,7 +65,9 @@ static int hb_out_of_sight(const char *path, size_t n) {
   long fd = hb_open(copy, HB_O_RDONLY_CLOEXEC); /* the file has this name too, dollar and all */
   if (hb_is_err(fd)) return 1;
   hb_sys1(HB_SYS_close, fd);
-  return 0;
+  while (copy[n] != '/') n--; /* the name that it ends with begins so */
+  copy[n] = 0;
+  return !hb_home_is(copy);
 }
 
 static const char *hb_preload_value(const char *var) {
