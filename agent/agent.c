@@ -37,6 +37,7 @@ __attribute__((constructor(101))) static void hb_constructor(void) {
   if (clock && !hb_counter_off && clock(HB_CLOCK_MONOTONIC, &ts) == 0 && ts.sec > 0) hb_vdso_clock = clock;
   hb_main_stack(a.random);
   hb_attach(session);
+  hb_end_prepare();
 }
 
 /* exit(3) calls this and then the kernel, without a wrapper of ours in between. */

@@ -38,14 +38,45 @@ static void hb_thread_goodbye(void) {
   hb_thread_leave(t, 0);
 }
 
+/* A thread's end. The C library runs destructors when its routine has returned: first those of thread_local objects, then those
+ * of keys, in rounds as long as some thread-specific value is set, HB_KEY_ROUNDS at most. They free memory and take time, so the
+ * goodbye comes in the last round: a key of ours sets its value again until then. */
+#define HB_KEY_ROUNDS 4 /* PTHREAD_DESTRUCTOR_ITERATIONS of glibc and musl */
+#define HB_KEYS_INLINE 32 /* glibc allocates for the values of later keys */
+static uint32_t hb_end_key; /* + 1; 0: none, the goodbye comes when the routine returns */
+
+static int hb_end_at(uintptr_t round) {
+  typedef int (*fn)(uint32_t, const void *);
+  return hb_end_key && ((fn)hb_real.pthread_setspecific)(hb_end_key - 1, (const void *)round) == 0;
+}
+
+static void hb_end_round(void *value) {
+  uintptr_t round = (uintptr_t)value;
+  if (!hb_self()->slot || (round < HB_KEY_ROUNDS && hb_end_at(round + 1))) return;
+  hb_thread_goodbye();
+}
+
+/* An attached agent has none: it leaves before the threads, and the C library would call what is gone. init only */
+static __attribute__((unused)) void hb_end_prepare(void) {
+  typedef int (*fn)(uint32_t *, void (*)(void *));
+  uint32_t key;
+  if (!hb_load_relaxed(&hb.on) || !hb_real.pthread_key_create || !hb_real.pthread_setspecific) return;
+  if (((fn)hb_real.pthread_key_create)(&key, hb_end_round)) return;
+  if (!hb.is_glibc || key < HB_KEYS_INLINE) hb_end_key = key + 1;
+}
+
+static void hb_thread_over(void) {
+  if (hb_self()->slot && !hb_end_at(1)) hb_thread_goodbye();
+}
+
 extern const char __start_hb_thread_text[] __attribute__((visibility("hidden")));
 extern const char __stop_hb_thread_text[] __attribute__((visibility("hidden")));
 
-/* pthread_exit and cancellation unwind through the thread's first frame: say goodbye there. */
+/* pthread_exit and cancellation unwind through the thread's first frame. */
 __attribute__((used, visibility("hidden"))) int hb_thread_personality(int version, int actions, uint64_t cls,
                                                                         void *exception, void *context) {
   (void)version, (void)cls, (void)exception, (void)context;
-  if (actions & 2) hb_thread_goodbye();
+  if (actions & 2) hb_thread_over();
   return 8;
 }
 
@@ -80,7 +111,7 @@ static HB_NOINLINE __attribute__((section("hb_thread_text"))) void *hb_thread_ma
   __asm__ volatile(".cfi_personality 0x1b, hb_thread_personality");
   struct hb_go go = hb_thread_begin(p);
   void *r = go.routine(go.arg);
-  hb_thread_goodbye();
+  hb_thread_over();
   return r;
 }
 #define HB_THREAD_MAIN hb_thread_main
@@ -137,7 +168,7 @@ HB_EXPORT HB_NOINLINE int thrd_create(void *th, int (*routine)(void *), void *ar
 HB_EXPORT void pthread_exit(void *value) {
   typedef void (*fn)(void *);
   fn real = HB_REAL(fn, pthread_exit);
-  if (!HB_UNWINDS_ON_EXIT) hb_thread_goodbye();
+  if (!HB_UNWINDS_ON_EXIT) hb_thread_over();
   real(value);
   __builtin_unreachable();
 }
@@ -145,7 +176,7 @@ HB_EXPORT void pthread_exit(void *value) {
 HB_EXPORT void thrd_exit(int value) {
   typedef void (*fn)(int);
   fn real = HB_REAL(fn, thrd_exit);
-  if (!HB_UNWINDS_ON_EXIT) hb_thread_goodbye();
+  if (!HB_UNWINDS_ON_EXIT) hb_thread_over();
   real(value);
   __builtin_unreachable();
 }
