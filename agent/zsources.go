@@ -54,10 +54,10 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "8be115acaad2a4097b13072610c3d0b96d14e0a990e34ae332bb74d1222dc961",
+	sourcesSHA256: "78a5f39ed4710e0c59cf60e5f0f3d6d756d4d074d3e5d436cec3b2b2453adbbd",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so":    "4d575577f25322357ea603a29aa26c95e495ca5238f591e818239ada2f43196b",
-		"agent/hbattached_linux_amd64.so": "6604abff4c14d48f90c83cec1d3f60a17f45d73a8c318c5e0ec5b9468e4865d2",
+		"agent/hbagent_linux_amd64.so":    "683206c237891b0e9d69e3bbf9d485364dc403061950c297731737842003601f",
+		"agent/hbattached_linux_amd64.so": "9389067101ca38add91cd6f8cb7e950f384d140da43763b18a2f43a0d3cfc3f6",
 		"agent/stub_linux_386.so":         "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

@@ -50,8 +50,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "22ecaecf8d6504599c4452ad8d7eae5f4de9fd17d8b2d0d9a0c82a03b9c75a0d",
+	sourcesSHA256: "d82edb4ce0924457a62b7bb8e0744581bb9bebdf3e0d552c755f937ceb0943c8",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "97d0eea14eba0eefa40ed1874ab8b4844ccd3e38320fe0e8ad49852158c95f46",
+		"agent/hbagent_linux_arm64.so": "a322ec3d686122ed3755407edb68e328e39f6200657dcfe2aebe90fbc309a0b0",
 	},
 }

@@ -45,17 +45,18 @@ const maxWaited = 4096
 
 // session is one recording. Unless said otherwise its fields belong to the goroutine of Record.
 type session struct {
-	opt     *Options
-	seg     *segment.Segment
-	inode   inode // of the segment
-	sampler *sampler.Sampler
-	server  *server
-	onlook  onlookers
-	placed  placements
-	targets *targets // programs that run already; nil: a command was launched
-	tables  *tables  // unwind tables; nil: none
-	epoll   int
-	kernel  *kernel.Tracer // nil: not asked, or not allowed
+	opt        *Options
+	seg        *segment.Segment
+	inode      inode // of the segment
+	sampler    *sampler.Sampler
+	server     *server
+	onlook     onlookers
+	placed     placements
+	unrecorded *unrecorded // nil: nothing was launched
+	targets    *targets    // programs that run already; nil: a command was launched
+	tables     *tables     // unwind tables; nil: none
+	epoll      int
+	kernel     *kernel.Tracer // nil: not asked, or not allowed
 
 	stuck map[[2]uint32]stuck // what threads waited for at the last look, by process and thread id
 	told  map[uint64]bool     // locks whose deadlock was told of
@@ -205,6 +206,9 @@ func (s *session) start() {
 // run moves data until the command has ended, and the processes that it left behind if they are followed.
 func (s *session) run(ctx context.Context, c *child) {
 	begun := time.Now()
+	if s.targets == nil {
+		s.unrecorded = newUnrecorded(s, c.pid)
+	}
 	done, cancelled := c.done, ctx.Done()
 	var expired <-chan time.Time
 	if s.opt.Duration > 0 {
@@ -319,6 +323,7 @@ func (s *session) housekeeping(begun time.Time) {
 		s.nextUsage = now.Add(min(max(now.Sub(s.begun), firstUsage), refreshEvery))
 		s.lookAtUsage()
 	}
+	s.unrecorded.look(now)
 	if s.keep != nil {
 		s.keep.tend(now)
 	}

@@ -186,6 +186,7 @@ func (s *session) account(samplerCPU time.Duration, ended bool, left int) {
 	}
 	n.mu.Lock()
 	st.ProcsRefused = n.refused
+	st.Unrecorded = s.unrecorded.result()
 	st.Notes = slices.Clone(n.lines)
 	n.mu.Unlock()
 	st.Complete = s.failed == nil

@@ -318,12 +318,20 @@ type Stats struct {
 	Ticks, TicksMissed, TicksLateNs          uint64 // sampler
 	SignalsSent, SignalsFailed, SignalsStuck uint64
 	ThreadsUnslotted, ProcsUnslotted         uint64
-	SubbufsLost                              uint64 // sub-buffers given up because a producer died holding one
-	ProcsRefused                             uint64 // processes that refused the segment
+	SubbufsLost                              uint64       // sub-buffers given up because a producer died holding one
+	ProcsRefused                             uint64       // processes that refused the segment
+	Unrecorded                               []Unrecorded // programs below the command that were not recorded, as far as they were seen
 	CollectorCPU, SamplerCPU                 time.Duration
 	TargetCPU                                time.Duration // user+system of the recorded command and its waited-for children
 	Notes                                    []string      // one line each: what could not be hooked or recorded, and why
 	Complete                                 bool          // the recording was closed properly
+}
+
+// Unrecorded is a program of which processes below the command were not recorded. Short ones may have been missed.
+type Unrecorded struct {
+	Program, Reason string
+	Count           uint64        // processes
+	CPU             time.Duration // user+system
 }
 
 // Source is a recording that can be read. Implementations: tracefile.Reader, and in tests a slice.

@@ -18,7 +18,7 @@ import (
 const (
 	formUint  = 'u' // uvarint; also bool
 	formInt   = 'i' // zigzag varint; also time.Time as UnixNano
-	formBytes = 'b' // length and bytes: string, []string (strings), struct, map[uint]struct (key, struct …)
+	formBytes = 'b' // length and bytes: string, []string (strings), []struct (structs), struct, map[uint]struct (key, struct …)
 )
 
 var timeType = reflect.TypeFor[time.Time]()
@@ -58,7 +58,11 @@ func appendValue(dst []byte, f reflect.Value) []byte {
 	switch f.Kind() {
 	case reflect.Slice:
 		for _, s := range f.Seq2() {
-			in = appendBytes(in, s.String())
+			if s.Kind() == reflect.Struct {
+				in = appendBytes(in, appendFields(nil, s))
+			} else {
+				in = appendBytes(in, s.String())
+			}
 		}
 	case reflect.Struct:
 		in = appendFields(in, f)
@@ -134,6 +138,18 @@ func decodeValue(in []byte, f reflect.Value) error {
 	case reflect.String:
 		f.SetString(string(in))
 	case reflect.Slice:
+		if f.Type().Elem().Kind() == reflect.Struct {
+			list := reflect.MakeSlice(f.Type(), 0, 0)
+			for len(c.p) > 0 {
+				item := reflect.New(f.Type().Elem()).Elem()
+				if err := decodeFields(c.bytes(), item); err != nil {
+					return err
+				}
+				list = reflect.Append(list, item)
+			}
+			f.Set(list)
+			return c.err()
+		}
 		if f.Type().Elem().Kind() != reflect.String {
 			return nil
 		}

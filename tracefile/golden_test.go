@@ -134,6 +134,10 @@ func fillAll(t *testing.T, v reflect.Value) {
 			f.SetInt(-1 << (f.Type().Bits() - 1))
 		case f.Kind() == reflect.String:
 			f.SetString("s\xff" + v.Type().Field(i).Name)
+		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
+			f.Set(reflect.MakeSlice(f.Type(), 2, 2))
+			fillAll(t, f.Index(0))
+			fillAll(t, f.Index(1))
 		case f.Kind() == reflect.Slice:
 			f.Set(reflect.ValueOf([]string{"", "a\xff", "b"}).Convert(f.Type()))
 		case f.Kind() == reflect.Struct:

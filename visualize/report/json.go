@@ -64,6 +64,16 @@ type jsonDoubt struct {
 	UnknownNs           int64    `json:"unknown_ns"`
 	Complete            bool     `json:"complete"`
 	Notes               []string `json:"notes"`
+
+	UnrecordedPrograms []jsonUnrecorded `json:"unrecorded_programs"`
+}
+
+// jsonUnrecorded is a program of which processes were not recorded. Counts and times are lower bounds.
+type jsonUnrecorded struct {
+	Program   string `json:"program"`
+	Reason    string `json:"reason"`
+	Processes uint64 `json:"processes"`
+	CPUNs     int64  `json:"cpu_ns"`
 }
 
 type jsonCost struct {
@@ -307,7 +317,7 @@ func (f *facts) jsonHead(view View) *jsonHead {
 		Doubt: jsonDoubt{
 			Samples: f.weights.Total[weigh.Samples], Stacks: d.Stacks, NoStack: d.NoStack, Cut: d.Cut, Guessed: d.Guessed,
 			Omitted: d.Omitted, Unsymbolised: d.Unsymbolised, Lost: f.lost(), Overwritten: s.Overwritten, Broken: s.Broken,
-			Gaps: s.Gaps, ThreadsUnrecorded: s.ThreadsUnslotted, ProcessesUnrecorded: s.ProcsUnslotted,
+			Gaps: s.Gaps, ThreadsUnrecorded: s.ThreadsUnslotted, ProcessesUnrecorded: s.ProcsUnslotted + f.unrecorded(),
 			ProcessesRefused: s.ProcsRefused, SignalsSent: s.SignalsSent, SignalsFailed: s.SignalsFailed,
 			Ticks: s.Ticks, TicksMissed: s.TicksMissed, WaitsFolded: f.folded, WaitsUnfollowed: f.unfollowed(),
 			ExactNs: exact, SampledNs: sampled, UnknownNs: unknown, Complete: s.Complete, Notes: []string{},
@@ -315,6 +325,12 @@ func (f *facts) jsonHead(view View) *jsonHead {
 		Cost: jsonCost{int64(s.CollectorCPU), int64(s.SamplerCPU)},
 	}
 	r.Command = append(r.Command, f.meta.Command...)
+	r.Doubt.UnrecordedPrograms = []jsonUnrecorded{}
+	for _, u := range s.Unrecorded {
+		r.Doubt.UnrecordedPrograms = append(r.Doubt.UnrecordedPrograms, jsonUnrecorded{
+			strings.ToValidUTF8(u.Program, "\uFFFD"), u.Reason, u.Count, int64(u.CPU),
+		})
+	}
 	for _, n := range f.unseen() {
 		r.Doubt.Notes = append(r.Doubt.Notes, strings.ToValidUTF8(n, "\uFFFD"))
 	}

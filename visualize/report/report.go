@@ -17,7 +17,8 @@
 //	 "doubt":{"samples":1,"stacks":1,"no_stack":0,"cut":0,"guessed":0,"omitted":0,"unsymbolised":0,
 //	          "lost":0,"overwritten":0,"broken":0,"gaps":0,"threads_unrecorded":0,"processes_unrecorded":0,
 //	          "processes_refused":0,"signals_sent":0,"signals_failed":0,"ticks":0,"ticks_missed":0,
-//	          "waits_folded":0,"exact_ns":0,"sampled_ns":0,"unknown_ns":0,"complete":true,"notes":["…"]},
+//	          "waits_folded":0,"exact_ns":0,"sampled_ns":0,"unknown_ns":0,"complete":true,"notes":["…"],
+//	          "unrecorded_programs":[{"program","reason","processes","cpu_ns"}]},   below the command, as far as they were seen
 //	 "cost":{"collector_ns":1,"sampler_ns":1},
 //	 …}
 //
