@@ -31,7 +31,7 @@ func (x Thread) String() string {
 		s += fmt.Sprintf(" was in state %c", x.State)
 	}
 	if x.For > 0 {
-		s += fmt.Sprintf(", since %v before hbtrace came", x.For.Round(time.Millisecond))
+		s += fmt.Sprintf(", for %v when hbtrace came", x.For.Round(time.Millisecond))
 	}
 	return s
 }
