@@ -1,8 +1,10 @@
 package push
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -166,9 +168,16 @@ func TestAnswers(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
-		body := make([]byte, 100)
-		n, _ := r.Body.Read(body)
-		b := string(body[:n])
+		z, err := gzip.NewReader(r.Body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		body, err := io.ReadAll(z)
+		if err != nil {
+			t.Error(err)
+		}
+		b := string(body)
 		got[b]++
 		switch {
 		case r.URL.Path != "/v1development/profiles":

@@ -5,6 +5,7 @@ package push
 import (
 	"bytes"
 	"cmp"
+	zip "compress/gzip"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
@@ -102,7 +104,7 @@ func (s *sender) send(ctx context.Context, kind string, body []byte) error {
 		ctx = metadata.AppendToOutgoingContext(ctx, k, v)
 	}
 	var answer []byte
-	err := s.grpc.Invoke(ctx, methods[kind], &body, &answer, grpc.ForceCodec(raw{}))
+	err := s.grpc.Invoke(ctx, methods[kind], &body, &answer, grpc.ForceCodec(raw{}), grpc.UseCompressor(gzip.Name))
 	switch status.Code(err) {
 	case codes.OK:
 		return nil
@@ -124,11 +126,16 @@ func (s *sender) post(ctx context.Context, kind string, body []byte) error {
 	if s.t.Secure {
 		scheme = "https"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, scheme+"://"+s.t.Host+s.t.Path+path, bytes.NewReader(body))
+	var packed bytes.Buffer
+	z := zip.NewWriter(&packed)
+	z.Write(body) // into memory
+	z.Close()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, scheme+"://"+s.t.Host+s.t.Path+path, &packed)
 	if err != nil {
 		return refused{s.about(kind, err)}
 	}
 	req.Header.Set("Content-Type", content)
+	req.Header.Set("Content-Encoding", "gzip")
 	req.Header.Set("User-Agent", "hbtrace")
 	if s.t.Protocol == Pyroscope {
 		req.Header.Set("Connect-Protocol-Version", "1")

@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"go.opentelemetry.io/collector/pdata/pprofile/pprofileotlp"
 	"google.golang.org/grpc"
+	_ "google.golang.org/grpc/encoding/gzip" // as the Collector accepts it
 
 	"github.com/hbtrace/hbtrace/internal/testprog"
 	"github.com/hbtrace/hbtrace/trace"
