@@ -21,6 +21,8 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+require github.com/expr-lang/expr v1.17.8
+
 require (
 	github.com/andybalholm/brotli v1.1.1 // indirect
 	github.com/google/gnostic v0.7.1 // indirect

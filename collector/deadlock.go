@@ -88,6 +88,9 @@ func (s *session) deadlock(cycle [][2]uint32, was map[[2]uint32]stuck) {
 		s.told = map[uint64]bool{}
 	}
 	s.told[s.stuck[cycle[0]].object] = true
+	if s.keep != nil {
+		s.keep.fire.deadlock(text)
+	}
 	if s.opt.Alert != nil {
 		s.opt.Alert("deadlock: " + strings.Join(text, "; "))
 	}

@@ -367,7 +367,7 @@ func (s *session) event(e *trace.Event) {
 		}
 	}
 	if s.keep != nil {
-		s.keep.w.Event(e)
+		s.keep.event(e)
 		return
 	}
 	before := s.batch.Len()

@@ -57,7 +57,7 @@ func (s *session) finish(c *child, hurry <-chan struct{}) error {
 	}
 	s.accountKernel()
 	if s.keep != nil {
-		s.keep.end()
+		s.keep.end(ended)
 		s.account(samplerCPU, ended, left)
 		if s.opt.KeepEnded != nil {
 			s.opt.KeepEnded()

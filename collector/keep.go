@@ -22,13 +22,15 @@ type keeping struct {
 	s      *session
 	w      *flight.Window
 	server *flight.Server
+	fire   *firing
 
 	lastKey  time.Time
 	rateFrom time.Time // since when rate counts
 	rateAt   uint64    // events then
 	rate     float64
-	held     flight.Held // at the end
-	open     []trace.Event
+	held     flight.Held    // at the end
+	open     []trace.Event  // of a keyframe
+	counted  []trace.Thread // likewise
 
 	ask  chan keepRequest
 	quit chan struct{}
@@ -52,6 +54,7 @@ func (s *session) openKeep() error {
 		k.close()
 		return err
 	}
+	k.fire = newFiring(k, s.opt.Dumps)
 	s.keep = k
 	return nil
 }
@@ -96,6 +99,7 @@ func (k *keeping) status() flight.Status {
 	s := k.s
 	st := flight.Status{
 		Held: k.w.Held(), Lost: s.asm.Stats().Lost, EventsPerSecond: k.rate, Processes: s.alive(), Now: segment.Now(),
+		Triggers: k.fire.engine.List(), Dumps: k.fire.paths(),
 	}
 	if err := k.w.Err(); err != nil {
 		st.Error = err.Error()
@@ -110,12 +114,14 @@ func (k *keeping) status() flight.Status {
 	return st
 }
 
-// keyframe writes down what threads are in.
+// keyframe writes down what threads are in, and what they have used.
 func (k *keeping) keyframe() {
-	now := trace.Ns(segment.Now())
-	k.open = k.open[:0]
-	k.s.asm.Open(now, func(e *trace.Event) { k.open = append(k.open, *e) })
-	k.w.Keyframe(flight.State{Time: now, Lost: k.s.asm.Stats().Lost, Open: k.open})
+	k.open, k.counted = k.open[:0], k.counted[:0]
+	now := k.s.asm.Open(
+		func(t *trace.Thread) { k.counted = append(k.counted, *t) },
+		func(e *trace.Event) { k.open = append(k.open, *e) },
+	)
+	k.w.Keyframe(flight.State{Time: now, Lost: k.s.asm.Stats().Lost, Threads: k.counted, Open: k.open})
 	k.lastKey = time.Now()
 }
 
@@ -127,6 +133,7 @@ func (k *keeping) tend(now time.Time) {
 			k.collect(0)
 		}
 	}
+	k.fire.tend(now)
 	if d := now.Sub(k.rateFrom); d >= rateOver {
 		k.rate = float64(k.s.produced-k.rateAt) / d.Seconds()
 		k.rateFrom, k.rateAt = now, k.s.produced
@@ -146,11 +153,19 @@ func (k *keeping) collect(building trace.StackID) {
 	s.stats.NodesCollected += uint64(taken)
 }
 
-// end writes down the end, and what the window holds then. The session's files are there until close.
-func (k *keeping) end() {
+// event takes in an event.
+func (k *keeping) event(e *trace.Event) {
+	k.w.Event(e)
+	k.fire.event(e)
+}
+
+// end writes down the end, and what the window holds then. known says that the program has ended. The session's files
+// are there until close.
+func (k *keeping) end(known bool) {
 	k.w.PutMeta(&k.s.meta)
 	k.w.Keyframe(flight.State{Time: k.s.meta.EndNs, Lost: k.s.asm.Stats().Lost})
 	k.held = k.w.Held()
+	k.fire.ended(&k.s.meta, known)
 }
 
 // close ends the session. Clients that read its files may finish.

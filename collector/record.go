@@ -39,6 +39,7 @@ type Options struct {
 	// With Keep: called when the session can be read, with its name, and when the last event is in it, before its files go.
 	KeepBegun func(session string)
 	KeepEnded func()
+	Dumps     Dumps // with Keep: when dumps of them are made
 
 	Freq        int    // periodic samples per second of each thread's CPU time; 499
 	Features    uint32 // segment.Feature…; all
@@ -90,6 +91,7 @@ type Result struct {
 	Stats      trace.Stats
 	Notes      []string    // what could not be recorded, and why: one line each; the same as Stats.Notes
 	Held       flight.Held // with Options.Keep: what the window held at the end
+	Dumps      []string    // with Options.Keep: the files that triggers made
 }
 
 const (
@@ -214,7 +216,7 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 	}
 	res := &Result{Path: o.Output, Meta: s.meta, Stats: s.stats, Notes: s.stats.Notes}
 	if s.keep != nil {
-		res.Held = s.keep.held
+		res.Held, res.Dumps = s.keep.held, s.dumpPaths()
 	}
 	res.ExitStatus, res.Signal = c.result()
 	return res, err

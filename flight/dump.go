@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/tracefile"
@@ -89,15 +90,16 @@ func cmpErr(errs ...error) error {
 type pick struct {
 	c      *Content
 	meta   trace.Meta
-	cut    trace.Ns // events that ended earlier are left out
+	base   *keyframe // the beginning; nil: everything that is there
+	cut    trace.Ns  // its time: what ended until then is left out
 	end    trace.Ns
 	bound  string
 	spans  []span
 	key    *keyframe // what was open at the end; nil none
 	behind int       // of spans: those in front of key
 
-	count, overwritten, samples uint64
-	open                        []trace.Event // with the recording's numbers
+	count, overwritten, samples, lost uint64
+	open                              []trace.Event // with the recording's numbers
 
 	waited      map[uint64]struct{} // addresses of what threads waited for, maxWaited at most
 	usedThreads map[trace.ThreadID]bool
@@ -125,16 +127,9 @@ func newPick(c *Content) *pick {
 		p.end = max(p.end, p.key.time)
 	}
 	p.end = max(p.end, p.meta.StartNs)
-	keep, err := ParseKeep(c.Keep)
-	if err == nil {
-		p.cut = cutoff(p.end, keep)
-	}
-	if p.cut <= p.meta.StartNs {
-		p.cut = 0
-	}
+	p.begin()
 	for i, s := range c.batches {
-		if s.end < p.cut {
-			p.bound = "time"
+		if p.base != nil && i < p.base.behind {
 			continue
 		}
 		if p.key != nil && i < p.key.behind {
@@ -142,15 +137,40 @@ func newPick(c *Content) *pick {
 		}
 		p.spans = append(p.spans, s)
 	}
-	if len(p.spans) > 0 {
+	switch {
+	case p.base != nil:
+		p.overwritten = p.base.first
+	case len(p.spans) > 0:
 		p.overwritten = p.spans[0].first
-		if p.overwritten > 0 && p.bound == "" {
-			p.bound = "size"
-		}
-	} else if p.key != nil {
+	case p.key != nil:
 		p.overwritten = p.key.first
 	}
 	return p
+}
+
+// begin chooses the moment that the recording begins at: the latest keyframe that is as old as the window's time, else
+// the oldest one where events have been overwritten, and else the session's beginning.
+func (p *pick) begin() {
+	c := p.c
+	keep, err := ParseKeep(c.Keep)
+	cut := trace.Ns(0)
+	if err == nil {
+		cut = cutoff(p.end, keep)
+	}
+	overwritten := len(c.batches) > 0 && c.batches[0].first > 0 || len(c.batches) == 0 && p.key != nil && p.key.first > 0
+	for i := range c.keys {
+		k := &c.keys[i]
+		if k.time <= cut {
+			p.base, p.bound = k, "time"
+		} else if p.base == nil && overwritten && k != p.key {
+			p.base, p.bound = k, "size"
+		}
+	}
+	if p.base != nil {
+		p.cut = p.base.time
+	} else if overwritten {
+		p.bound = "size"
+	}
 }
 
 // each calls f for every event that is kept, in stored order, with the number of its span.
@@ -158,7 +178,7 @@ func (p *pick) each(f func(span int, e *trace.Event) error) error {
 	var d tracefile.BatchDecoder
 	for i, s := range p.spans {
 		err := d.Decode(s.batch, func(e *trace.Event) error {
-			if e.Time < p.cut {
+			if p.base != nil && e.Time <= p.cut {
 				return nil
 			}
 			return f(i, e)
@@ -175,7 +195,7 @@ func (p *pick) events() error {
 	begin := p.end
 	active := map[trace.ThreadID]bool{} // recorded something after the keyframe
 	for id, t := range p.c.dict.threads {
-		if t.End == 0 || t.End >= p.cut && t.Start <= p.end {
+		if t.End == 0 || t.End > p.cut && t.Start <= p.end {
 			p.usedThreads[id] = true
 		}
 	}
@@ -211,8 +231,11 @@ func (p *pick) events() error {
 	}
 	p.overwritten += before
 	if p.overwritten > 0 {
-		p.meta.Started = p.meta.Started.Add(nsDuration(max(begin, p.cut) - p.meta.StartNs))
-		p.meta.StartNs = min(begin, max(begin, p.cut))
+		if p.base != nil {
+			begin = p.cut
+		}
+		p.meta.Started = p.meta.Started.Add(time.Duration(begin - p.meta.StartNs))
+		p.meta.StartNs = begin
 	}
 	p.meta.EndNs = max(p.end, p.meta.StartNs)
 	if p.key != nil {
@@ -374,6 +397,7 @@ func (p *pick) write(w *tracefile.Writer) error {
 		x := d.threads[id]
 		x.ID, x.Proc, x.Parent = p.threads[id], p.procs[x.Proc], p.threads[x.Parent]
 		x.StartRoutine.Module = p.modules[x.StartRoutine.Module]
+		p.within(&x, id)
 		if err := w.PutThread(&x); err != nil {
 			return err
 		}
@@ -412,6 +436,20 @@ func (p *pick) write(w *tracefile.Writer) error {
 	}
 	p.open = kept
 	return w.Flush()
+}
+
+// within leaves of a thread's counters what it used in the recording's time.
+func (p *pick) within(x *trace.Thread, id trace.ThreadID) {
+	switch {
+	case p.overwritten == 0:
+	case p.base == nil:
+		x.CPU = -1 // nothing says what it had used before
+	case x.End != 0 && x.End <= p.cut:
+		used{}.set(x)
+	default:
+		usedBy(x).since(p.base.used[id]).set(x)
+	}
+	p.lost += x.Lost
 }
 
 // settle mends an event whose thread's events in front of it are not in the recording: Same refers to a stack that is
@@ -454,9 +492,7 @@ func (p *pick) addresses() map[trace.ModuleID][]uint64 {
 // account fills in the recording's statistics.
 func (p *pick) account(s *trace.Stats) {
 	s.Events, s.Nodes, s.Samples, s.Overwritten = p.count, uint64(len(p.nodeOrder)), p.samples, p.overwritten
-	for id := range p.threads {
-		s.Lost += p.c.dict.threads[id].Lost
-	}
+	s.Lost = p.lost
 	s.Complete = true
 	if p.c.broken > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("%d records of the window made no sense: they are left out", p.c.broken))

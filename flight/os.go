@@ -6,9 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
-	"time"
 
-	"github.com/hbtrace/hbtrace/trace"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,8 +16,6 @@ func umask() fs.FileMode {
 	unix.Umask(old)
 	return fs.FileMode(old)
 }
-
-func nsDuration(n trace.Ns) time.Duration { return time.Duration(n) }
 
 // LowerPriority makes this process give way to others: a dump is in no hurry.
 func LowerPriority() {

@@ -35,8 +35,23 @@ type keyframe struct {
 	time   trace.Ns
 	first  uint64
 	lost   uint64
+	used   map[trace.ThreadID]used
 	open   []trace.Event
 	behind int // batches in front of it
+}
+
+// take takes in a part, which may hold anything.
+func (k *keyframe) take(part []byte, d *tracefile.BatchDecoder) bool {
+	if len(part) == 0 {
+		return false
+	}
+	switch body := part[1:]; part[0] {
+	case partThreads:
+		return decodeCounters(body, func(t trace.ThreadID, u used) { k.used[t] = u })
+	case partOpen:
+		return d.Decode(body, func(e *trace.Event) error { k.open = append(k.open, *e); return nil }) == nil
+	}
+	return false
 }
 
 // Read copies what the session in dir holds. Its recorder is not disturbed, and not waited for.
@@ -103,7 +118,8 @@ func (c *Content) take(blocks []blockbuf.Block) {
 				c.batches = append(c.batches, span{h, batch})
 				next = 0
 			case h.part == 0:
-				k, next = keyframe{time: h.begin, first: h.first, lost: h.lost, behind: len(c.batches)}, 0
+				k = keyframe{time: h.begin, first: h.first, lost: h.lost, behind: len(c.batches), used: map[trace.ThreadID]used{}}
+				next = 0
 				fallthrough
 			default:
 				if h.part != next {
@@ -111,7 +127,7 @@ func (c *Content) take(blocks []blockbuf.Block) {
 					break
 				}
 				next++
-				if len(batch) > 0 && d.Decode(batch, func(e *trace.Event) error { k.open = append(k.open, *e); return nil }) != nil {
+				if !k.take(batch, &d) {
 					c.broken++
 					next = 0
 				} else if next == h.parts {

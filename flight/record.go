@@ -1,13 +1,14 @@
 // The records of the window: batches of events and keyframes.
 //
 //	batch     'e', first uint64, lost uint64, begin int64, end int64, batch of events
-//	keyframe  'k', first uint64, lost uint64, time int64, part uint16, parts uint16, batch of open intervals
+//	keyframe  'k', first uint64, lost uint64, time int64, part uint16, parts uint16, then in each part either
+//	          't', counters of threads, or 'o', batch of open intervals
 //
 // first is the number of the record's first event since the recording began; of a keyframe, that of the next event
 // behind it. lost is the number of lost records so far. begin and end are the earliest and the latest time
 // of a batch's events. Open
-// intervals are what threads are in at the time of the keyframe: [trace.FlagOpen], with object, owner and stack. A
-// keyframe that does not fit into one block is in parts, one behind the other.
+// intervals are what threads are in at the time of the keyframe: [trace.FlagOpen], with object, owner and stack. Counters
+// are what each living thread had used by then (counters.go). A keyframe is in parts, one behind the other.
 //
 // Numbers are little endian. Batches are those of package tracefile.
 
@@ -22,6 +23,9 @@ import (
 const (
 	recordEvents   = 'e'
 	recordKeyframe = 'k'
+
+	partThreads = 't'
+	partOpen    = 'o'
 
 	eventsHeader   = 1 + 4*8
 	keyframeHeader = 1 + 3*8 + 2*2

@@ -181,6 +181,12 @@ func (w *Window) PutThread(t *trace.Thread) {
 	putItem(w.dict, dictThread, t)
 }
 
+// Thread is what is known of a thread; zero: nothing.
+func (w *Window) Thread(id trace.ThreadID) trace.Thread { return w.threads[id] }
+
+// Process is what is known of a process; zero: nothing.
+func (w *Window) Process(id trace.ProcID) trace.Process { return w.procs[id] }
+
 // PutModule takes in a module, in place of what was known of it.
 func (w *Window) PutModule(m *trace.Module) {
 	w.modules[m.ID] = *m
@@ -292,28 +298,17 @@ func (w *Window) room() int {
 
 // State is what a keyframe says.
 type State struct {
-	Time trace.Ns
-	Lost uint64        // records so far
-	Open []trace.Event // what threads are in: intervals that have not ended
+	Time    trace.Ns
+	Lost    uint64         // records so far
+	Threads []trace.Thread // that live, with what they have used
+	Open    []trace.Event  // what they are in: intervals that have not ended
 }
 
-// Keyframe flushes, and writes down what threads are in at this moment.
+// Keyframe flushes, and writes down how threads are at this moment.
 func (w *Window) Keyframe(s State) {
 	w.lost = s.Lost
-	var parts [][]byte
-	var b tracefile.Batch
-	for i := range s.Open {
-		w.uses(&s.Open[i])
-		b.Add(&s.Open[i])
-		if b.Len() >= blockBytes/2 || b.Full() {
-			parts = append(parts, append([]byte(nil), b.Bytes()...))
-			b.Reset()
-		}
-	}
-	if b.Count() > 0 || len(parts) == 0 {
-		parts = append(parts, b.Bytes())
-	}
 	w.Flush()
+	parts := w.parts(&s)
 	h := head{kind: recordKeyframe, first: w.number, lost: s.Lost, begin: s.Time, parts: len(parts)}
 	for i, p := range parts {
 		h.part = i
@@ -323,6 +318,36 @@ func (w *Window) Keyframe(s State) {
 	if w.dict.size > 2*w.dictBase+minRewrite {
 		w.fail(w.rewrite())
 	}
+}
+
+// parts cuts a keyframe into pieces that fit into a block.
+func (w *Window) parts(s *State) (parts [][]byte) {
+	const most = blockBytes / 4
+	part := []byte{partThreads}
+	for i := range s.Threads {
+		part = appendCounters(part, &s.Threads[i])
+		if len(part) >= most {
+			parts = append(parts, part)
+			part = []byte{partThreads}
+		}
+	}
+	parts = append(parts, part)
+	var b tracefile.Batch
+	end := func() {
+		if b.Count() > 0 {
+			parts = append(parts, append([]byte{partOpen}, b.Bytes()...))
+			b.Reset()
+		}
+	}
+	for i := range s.Open {
+		w.uses(&s.Open[i])
+		b.Add(&s.Open[i])
+		if b.Len() >= most || b.Full() {
+			end()
+		}
+	}
+	end()
+	return parts
 }
 
 // minRewrite is what a dictionary may grow by before it is written anew, however small it is.

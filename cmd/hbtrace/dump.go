@@ -4,19 +4,24 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/hbtrace/hbtrace/collector"
 	"github.com/hbtrace/hbtrace/flight"
 	"github.com/hbtrace/hbtrace/trace"
+	"github.com/hbtrace/hbtrace/trigger"
 	"github.com/hbtrace/hbtrace/visualize/report"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // dumpFlags are the flags of dump and recover.
@@ -275,6 +280,71 @@ func (k *keepFlag) String() string { return k.value.String() }
 func (k *keepFlag) Set(s string) (err error) {
 	k.value, err = flight.ParseKeep(s)
 	return err
+}
+
+// onFlag takes triggers, one at a time.
+type onFlag struct{ list []*trigger.Trigger }
+
+func (o *onFlag) Type() string { return "trigger" }
+
+func (o *onFlag) String() string { return trigger.Join(o.list) }
+
+func (o *onFlag) Set(s string) error {
+	t, err := trigger.Parse(s)
+	if err == nil {
+		o.list = append(o.list, t)
+	}
+	return err
+}
+
+// keepFlags are run's flags of the flight recorder.
+type keepFlags struct {
+	keep  keepFlag
+	on    onFlag
+	after durationFlag
+	dumps int
+	bytes sizeFlag
+	names string
+}
+
+func (k *keepFlags) add(flags *pflag.FlagSet) {
+	k.bytes = sizeFlag{value: 1 << 30, needsUnit: true}
+	flags.Var(&k.keep, "keep", "flight recorder: write nothing, keep the newest events in memory, bounded by time, size or both (60s, 64M, 60s,64M)")
+	flags.Var(&k.on, "on", "with --keep: make a dump when this holds, as well as on a crash: "+strings.Join(trigger.Presets(), ", ")+
+		", or an expression such as 'lock > 50ms'; may be repeated")
+	flags.Var(&k.after, "after", "with --on: record for this long after what a trigger reports (default 1s)")
+	flags.IntVar(&k.dumps, "dumps", 20, "with --on: keep this many dumps at most")
+	flags.Var(&k.bytes, "dumps-size", "with --on: keep dumps of this size at most, together")
+	flags.StringVar(&k.names, "symbolize", "now", "with --on: look up names of functions for a dump now, or later by hbtrace symbolize")
+}
+
+// options checks the flags and turns them into the collector's terms.
+func (k *keepFlags) options(o *collector.Options, given func(string) bool) error {
+	if o.Keep == (flight.Keep{}) {
+		for _, name := range []string{"on", "after", "dumps", "dumps-size", "symbolize"} {
+			if given(name) {
+				return fmt.Errorf("--%s is for a flight recorder: add --keep 60s", name)
+			}
+		}
+		return nil
+	}
+	crash, err := trigger.Parse("crash")
+	if err != nil {
+		return err
+	}
+	if k.dumps < 1 {
+		return errors.New("--dumps: use 1 or more")
+	}
+	if k.names != "now" && k.names != "later" {
+		return fmt.Errorf("--symbolize %s: use now or later", k.names)
+	}
+	o.Dumps = collector.Dumps{
+		On: append(slices.Clone(k.on.list), crash), After: k.after.value, Most: k.dumps, Bytes: int64(k.bytes.value), NoNames: k.names == "later",
+	}
+	if k.after.given && k.after.value == 0 {
+		o.Dumps.After = -1
+	}
+	return nil
 }
 
 // heldLine says what a window held when the recording ended.

@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hbtrace/hbtrace/flight"
 	"github.com/hbtrace/hbtrace/sampler"
+	"github.com/hbtrace/hbtrace/trigger"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -28,6 +30,9 @@ func main() {
 	// the collector starts this same binary as its sampler, whose clock must not wait for flags to be parsed
 	if len(os.Args) > 1 && os.Args[1] == sampler.Command {
 		os.Exit(sampler.Main(os.Args[2:]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == flight.Command {
+		os.Exit(flight.Main())
 	}
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -51,6 +56,12 @@ func execute(args []string, stdout, stderr io.Writer) int {
 
 // complain writes an error as one line, whatever it holds.
 func complain(w io.Writer, err error) {
+	var marked interface{ Caret() string } // of a mistake inside a line that was given
+	defer func() {
+		if errors.As(err, &marked) && marked.Caret() != "" {
+			fmt.Fprintln(w, marked.Caret())
+		}
+	}()
 	fmt.Fprintf(w, "hbtrace: %s\n", strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }
 
@@ -88,6 +99,9 @@ and for how long, who held the lock and who let go, and what they allocated.
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if mistake := (*trigger.Error)(nil); errors.As(err, &mistake) {
+			return mistake // it says where
+		}
 		return fmt.Errorf("%s: see %s --help", plainly(err), cmd.CommandPath())
 	})
 	root.AddCommand(

@@ -42,7 +42,7 @@ type runFlags struct {
 	buffer         sizeFlag
 	kernel         kernelFlag
 	follow         bool
-	keep           keepFlag
+	keep           keepFlags
 	push           pushFlags
 	quiet, verbose bool
 
@@ -98,7 +98,7 @@ recording or the program cannot be started.`,
 	flags.Var(&f.kernel, "kernel", "the kernel's own scheduling events, at a cost: off, auto (where permitted), on")
 	flags.Var(&f.signal, "signal", "the sampling signal: urg, or rtmin+0 to rtmin+30 where the program needs SIGURG (less safe: docs/design/sampling.md)")
 	flags.BoolVar(&f.follow, "follow", false, "record processes that outlive the program to their end")
-	flags.Var(&f.keep, "keep", "flight recorder: write nothing, keep the newest events in memory, bounded by time, size or both: 60s, 64M, 60s,64M; see hbtrace dump")
+	f.keep.add(flags)
 	flags.StringVar(&f.push.to, "push", "", "flight recorder (--keep, default 60s,64M) that sends profiles to a receiver, by `URL`; see hbtrace push")
 	flags.DurationVar(&f.push.every, "push-every", 15*time.Second, "`time` between pushes")
 	flags.StringVar(&f.push.service, "service", "", "service.name of what is pushed (default: OTEL_SERVICE_NAME, or the command)")
@@ -113,7 +113,7 @@ func (f *runFlags) options(command []string) (collector.Options, error) {
 		Command: command, Freq: f.freq, AllocPeriod: f.allocPeriod.value, Duration: f.duration.value, Follow: f.follow,
 		RingBytes: int(f.buffer.value), BufferBytes: max(leastHistory, 2*int(f.buffer.value)), Version: version(),
 	}
-	o.Kernel, o.Sampling, o.Keep = f.kernel.mode, f.signal.number, f.keep.value
+	o.Kernel, o.Sampling, o.Keep = f.kernel.mode, f.signal.number, f.keep.keep.value
 	if f.push.to != "" {
 		if err := f.push.check(); err != nil {
 			return o, err
@@ -158,7 +158,13 @@ func (f *runFlags) run(cmd *cobra.Command, command []string) error {
 	if err != nil {
 		return err
 	}
+	if err := f.keep.options(&o, cmd.Flags().Changed); err != nil {
+		return err
+	}
 	o.Output = out.recording()
+	if o.Dumps.Prefix, err = out.expand(os.Getpid()); err != nil { // the program's pid is not known yet
+		return err
+	}
 	stderr := cmd.ErrOrStderr()
 	line := newProgress(stderr, f.quiet)
 	if !f.quiet {

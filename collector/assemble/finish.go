@@ -297,20 +297,24 @@ func (a *Assembler) open(t *thread, now trace.Ns) {
 	}
 }
 
-// Open delivers the runs in the making, and calls f for every call or wait that a thread of a living process is in now:
-// an interval with FlagOpen that ends now. Recording goes on. Call it between two passes. The event is reused.
-func (a *Assembler) Open(now trace.Ns, f func(*trace.Event)) {
+// Open delivers the runs in the making, and calls thread for every thread of a living process, with its counters, and
+// event for the call or wait that one is in: an interval with FlagOpen that ends now. It returns the moment that it
+// took for now. Recording goes on. Call it between two passes. The event is reused.
+func (a *Assembler) Open(thread func(*trace.Thread), event func(*trace.Event)) (now trace.Ns) {
 	a.refresh()
 	a.endRuns()
+	now = trace.Ns(segment.Now()) // after the counters: what they count is older
 	for _, t := range a.byUID(nil) {
 		if t.exited || t.vanished != 0 || t.proc == nil || t.proc.isGone {
 			continue
 		}
+		thread(&t.meta)
 		if e, ok := a.opened(t, now); ok {
 			e.Thread = t.meta.ID
-			f(&e)
+			event(&e)
 		}
 	}
+	return now
 }
 
 // opened is the interval that a thread was in when it was last looked at.

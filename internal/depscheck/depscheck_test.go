@@ -38,6 +38,7 @@ var layers = [][]string{
 	{"analysis/spans", "analysis/weigh"},       // calls, weighted stacks,
 	{"analysis/timeline"},                      // what each thread did when,
 	{"analysis/blame"},                         // waits,
+	{"analysis/incident"},                      // what a dump is about,
 	{"analysis/edges"},                         // and who ended whose
 	{"visualize/number", "visualize/terminal"}, // what writers share
 	{"visualize/chrome", "visualize/firefox", "visualize/folded", "visualize/page", "visualize/perfetto", "visualize/pprof", "visualize/picture", "visualize/report", "visualize/speedscope", "visualize/tables", "visualize/top", "visualize"},

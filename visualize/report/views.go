@@ -45,6 +45,7 @@ func (f *facts) head(o Options) []string {
 		first = append(first, inline(duration(tail))+" of it after threads' last samples")
 	}
 	out := []string{terminal.Paint(o.Color, terminal.Bold, "hbtrace: "+terminal.Middle(terminal.Clean(command), o.Width-9))}
+	out = append(out, f.incidentLines(o)...)
 	out = append(out, terminal.Wrap("", first, o.Width)...)
 	if missing := f.notRecorded(); missing != nil {
 		for _, line := range terminal.Wrap("", missing, o.Width) {
