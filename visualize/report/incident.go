@@ -68,7 +68,7 @@ func (f *facts) didWhat(s *incident.Step, d *trace.Dump) string {
 	}
 	var parts []told
 	for _, x := range s.Doing {
-		text := f.doing(s.Thread, &x)
+		text := f.incidentDoing(s.Thread, &x)
 		i := slices.IndexFunc(parts, func(p told) bool { return p.text == text })
 		if i < 0 {
 			parts = append(parts, told{text: text})
@@ -90,8 +90,8 @@ func (f *facts) didWhat(s *incident.Step, d *trace.Dump) string {
 // maxDoings is how much is told of a thread.
 const maxDoings = 3
 
-// doing is one thing that a thread did; $ stands for its time.
-func (f *facts) doing(thread trace.ThreadID, x *incident.Doing) string {
+// incidentDoing is one thing that a thread did; $ stands for its time.
+func (f *facts) incidentDoing(thread trace.ThreadID, x *incident.Doing) string {
 	where := ""
 	if x.At.Stack != 0 {
 		if names := f.stack(x.At); x.Kind == trace.KindCPU && len(names) > 0 {
