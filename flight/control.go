@@ -103,7 +103,7 @@ func (s *Server) accept() {
 
 // serve answers one client's requests until it hangs up.
 func (s *Server) serve(c *net.UnixConn) {
-	if uid, err := peerUID(c); err != nil || uid != os.Geteuid() && uid != 0 {
+	if uid, err := peerUID(c); err != nil || !mayAsk(uid, os.Geteuid()) {
 		return
 	}
 	in := bufio.NewReader(io.LimitReader(c, 1<<20))
@@ -158,7 +158,7 @@ func Connect(s Session) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("session %s does not answer: %w", s.Name, err)
 	}
-	if uid, err := peerUID(c); err != nil || uid != os.Geteuid() && uid != 0 && os.Geteuid() != 0 {
+	if uid, err := peerUID(c); err != nil || !mayAsk(os.Geteuid(), uid) && uid != 0 {
 		c.Close()
 		return nil, fmt.Errorf("session %s belongs to another user", s.Name)
 	}
@@ -194,6 +194,9 @@ func (c *Client) Ask(r Request) (*Status, error) {
 
 // Close hangs up: the session's files are not needed any more.
 func (c *Client) Close() error { return c.c.Close() }
+
+// mayAsk reports whether a user may ask a recorder of another.
+func mayAsk(client, recorder int) bool { return client == recorder || client == 0 }
 
 // peerUID is the user at the other end.
 func peerUID(c *net.UnixConn) (int, error) {

@@ -119,16 +119,20 @@ func newPick(c *Content) *pick {
 		usedNodes: make([]bool, len(c.dict.nodes)), nodes: make([]trace.StackID, len(c.dict.nodes)),
 		threads: map[trace.ThreadID]trace.ThreadID{}, procs: map[trace.ProcID]trace.ProcID{}, modules: map[trace.ModuleID]trace.ModuleID{},
 	}
-	for _, s := range c.batches {
-		p.end = max(p.end, s.end)
-	}
+	batches := c.batches
 	if n := len(c.keys); n > 0 {
 		p.key = &c.keys[n-1]
-		p.end = max(p.end, p.key.time)
+		p.end = p.key.time
+		if c.alive { // what is behind it goes on: its threads are not in the dictionary as they were then
+			batches = batches[:p.key.behind]
+		}
+	}
+	for _, s := range batches {
+		p.end = max(p.end, s.end)
 	}
 	p.end = max(p.end, p.meta.StartNs)
 	p.begin()
-	for i, s := range c.batches {
+	for i, s := range batches {
 		if p.base != nil && i < p.base.behind {
 			continue
 		}
@@ -195,7 +199,7 @@ func (p *pick) events() error {
 	begin := p.end
 	active := map[trace.ThreadID]bool{} // recorded something after the keyframe
 	for id, t := range p.c.dict.threads {
-		if t.End == 0 || t.End > p.cut && t.Start <= p.end {
+		if t.Start <= p.end && (t.End == 0 || t.End > p.cut) {
 			p.usedThreads[id] = true
 		}
 	}
@@ -381,6 +385,7 @@ func (p *pick) write(w *tracefile.Writer) error {
 		x := d.procs[id]
 		x.ID, x.Parent = p.procs[id], p.procs[x.Parent]
 		x.Forked = x.Forked && x.Parent != 0
+		x.Start, x.End = p.bounds(x.Start, x.End)
 		if err := w.PutProcess(&x); err != nil {
 			return err
 		}
@@ -397,6 +402,7 @@ func (p *pick) write(w *tracefile.Writer) error {
 		x := d.threads[id]
 		x.ID, x.Proc, x.Parent = p.threads[id], p.procs[x.Proc], p.threads[x.Parent]
 		x.StartRoutine.Module = p.modules[x.StartRoutine.Module]
+		x.Start, x.End = p.bounds(x.Start, x.End)
 		p.within(&x, id)
 		if err := w.PutThread(&x); err != nil {
 			return err
@@ -438,8 +444,22 @@ func (p *pick) write(w *tracefile.Writer) error {
 	return w.Flush()
 }
 
+// bounds is when something that the dictionary knows of began and ended, as of the recording's end. The dictionary was
+// read later than the events.
+func (p *pick) bounds(start, end trace.Ns) (trace.Ns, trace.Ns) {
+	if end > p.meta.EndNs {
+		end = 0
+	}
+	return min(start, p.meta.EndNs), end
+}
+
 // within leaves of a thread's counters what it used in the recording's time.
 func (p *pick) within(x *trace.Thread, id trace.ThreadID) {
+	if p.key != nil && p.c.alive && x.End == 0 {
+		if u, ok := p.key.used[id]; ok { // the dictionary's are of another moment
+			u.set(x)
+		}
+	}
 	switch {
 	case p.overwritten == 0:
 	case p.base == nil:
@@ -493,7 +513,7 @@ func (p *pick) addresses() map[trace.ModuleID][]uint64 {
 func (p *pick) account(s *trace.Stats) {
 	s.Events, s.Nodes, s.Samples, s.Overwritten = p.count, uint64(len(p.nodeOrder)), p.samples, p.overwritten
 	s.Lost = p.lost
-	s.Complete = true
+	s.Complete = p.c.alive // of others the counters are older than the newest events
 	if p.c.broken > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("%d records of the window made no sense: they are left out", p.c.broken))
 	}

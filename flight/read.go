@@ -22,6 +22,7 @@ type Content struct {
 	keys    []keyframe // the whole ones, oldest first
 	broken  int        // records that made no sense
 	missed  int        // blocks that were overwritten while they were read
+	alive   bool       // the recorder was
 }
 
 // span is a batch of events.
@@ -60,7 +61,7 @@ func Read(dir string) (*Content, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Content{Info: s.Info}
+	c := &Content{Info: s.Info, alive: s.Alive}
 	path := filepath.Join(dir, windowName)
 	var blocks []blockbuf.Block
 	if s.Alive {
