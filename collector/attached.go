@@ -71,11 +71,12 @@ func Attach(ctx context.Context, o Options, pids []int) (*Result, error) {
 			return nil, err
 		}
 	}
+	s.keep.began(pids[0])
 	c := s.targets.child()
 	s.run(ctx, c)
 	hurry := make(chan struct{})
 	err = s.finish(c, hurry)
-	return &Result{Path: o.Output, Meta: s.meta, Stats: s.stats, Notes: s.stats.Notes}, errors.Join(err, s.targets.failures())
+	return s.result(), errors.Join(err, s.targets.failures())
 }
 
 // add attaches to one process.

@@ -59,6 +59,19 @@ func (s *session) openKeep() error {
 	return nil
 }
 
+// began says that the session can be read, and which process is its program.
+func (k *keeping) began(pid int) {
+	if k == nil {
+		return
+	}
+	if err := k.w.SetProgram(pid); err != nil {
+		k.s.notes.add(err.Error())
+	}
+	if k.s.opt.KeepBegun != nil {
+		k.s.opt.KeepBegun(k.w.Info().Name)
+	}
+}
+
 // request passes a client's request on to the session's goroutine. Called from the server.
 func (k *keeping) request(r flight.Request) flight.Status {
 	ended := flight.Status{Error: "the recording has ended"}

@@ -192,20 +192,13 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 		s.abandon()
 		return nil, err
 	}
-	if s.keep != nil {
-		if err := s.keep.w.SetProgram(c.pid); err != nil {
-			s.notes.add(err.Error())
-		}
-	}
 	if golang != nil {
 		s.notes.addf("%s is a Go program and is not recorded: %v", prog.path, golang)
 	}
 	all()
 	hurry := make(chan struct{})
 	go c.pass(caught, hurry)
-	if s.keep != nil && o.KeepBegun != nil {
-		o.KeepBegun(s.keep.w.Info().Name)
-	}
+	s.keep.began(c.pid)
 	s.run(ctx, c)
 	err = s.finish(c, hurry)
 	select { // after Duration the program runs on
@@ -214,12 +207,18 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 		c.signal(unix.SIGTERM)
 		<-c.done
 	}
-	res := &Result{Path: o.Output, Meta: s.meta, Stats: s.stats, Notes: s.stats.Notes}
+	res := s.result()
+	res.ExitStatus, res.Signal = c.result()
+	return res, err
+}
+
+// result is what became of the recording.
+func (s *session) result() *Result {
+	res := &Result{Path: s.opt.Output, Meta: s.meta, Stats: s.stats, Notes: s.stats.Notes}
 	if s.keep != nil {
 		res.Held, res.Dumps = s.keep.held, s.dumpPaths()
 	}
-	res.ExitStatus, res.Signal = c.result()
-	return res, err
+	return res
 }
 
 // open makes all that a session needs, before anything is started.

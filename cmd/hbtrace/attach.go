@@ -16,6 +16,7 @@ import (
 
 	"github.com/hbtrace/hbtrace/attach"
 	"github.com/hbtrace/hbtrace/collector"
+	"github.com/hbtrace/hbtrace/flight"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -37,7 +38,8 @@ A process is named by its pid, or by the name of its program where only one proc
 It works for dynamically linked x86-64 programs with glibc 2.34 or later, or musl, on Linux 5.6 or later.
 hbtrace doctor PID says beforehand whether a process can be attached to.`,
 		Example: `  hbtrace attach -d 30s 4711
-  hbtrace attach -o /tmp/db-%p postgres`,
+  hbtrace attach -o /tmp/db-%p postgres
+  hbtrace attach --keep 60s --on stall 4711`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("name the process to record: hbtrace attach PID")
@@ -104,7 +106,10 @@ func (f *runFlags) attach(cmd *cobra.Command, args []string) error {
 	if err := checkPrefix(out.prefix); err != nil {
 		return err
 	}
-	o.Output = out.recording()
+	if err := f.keep.options(&o, cmd.Flags().Changed); err != nil {
+		return err
+	}
+	o.Output, o.Dumps.Prefix = out.recording(), out.prefix
 	stderr := cmd.ErrOrStderr()
 	line := newProgress(stderr, f.quiet)
 	if !f.quiet {
@@ -125,6 +130,12 @@ func (f *runFlags) attach(cmd *cobra.Command, args []string) error {
 		return failed
 	}
 	signal.Ignore(syscall.SIGPIPE)
+	if o.Keep != (flight.Keep{}) {
+		if failed == nil {
+			f.tellKept(res, o.Keep, stderr)
+		}
+		return failed
+	}
 	if failed != nil {
 		return fmt.Errorf("%w: what was written is in %s", failed, o.Output)
 	}

@@ -115,7 +115,7 @@ and for how long, who held the lock and who let go, and what they allocated.
 		newSQL(),
 		newDump(),
 		newPs(),
-		newRecover(),
+		newRecover(), newSymbolize(),
 		newPush(),
 		newDoctor(),
 		newVersion(),
