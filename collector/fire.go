@@ -70,6 +70,8 @@ type pendingDump struct {
 	t   *trigger.Trigger
 	due time.Time
 	why trace.Dump
+
+	whole bool // of a stall: it is over
 }
 
 // madeDump is a file.
@@ -147,7 +149,7 @@ func rounded(d time.Duration) time.Duration {
 // fire has a dump made when what comes after its event is recorded.
 func (f *firing) fire(t *trigger.Trigger, why trace.Dump) {
 	why.Why, why.Trigger = trace.DumpedTrigger, t.Text
-	f.pending = append(f.pending, pendingDump{t, time.Now().Add(f.o.After), why})
+	f.pending = append(f.pending, pendingDump{t: t, due: time.Now().Add(f.o.After), why: why})
 }
 
 // tend makes the dumps that are due, takes up those that are finished, and polls what is polled.

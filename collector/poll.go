@@ -81,19 +81,13 @@ func (f *firing) stalls(now time.Time) {
 			f.loops[uid] = l
 		}
 		if polls[hook] || calls != l.calls || l.back == 0 || t.UID.Load() != uid {
+			f.cameBack(trace.ThreadID(uid), at)
 			l.back, l.calls = at, calls
 			continue
 		}
 		name := f.k.w.Thread(trace.ThreadID(uid)).Name
 		if tr := f.engine.Stall(name, time.Duration(at-l.back), now); tr != nil {
-			what := "runs"
-			if h, ok := hooks.ByID(hook); ok && hook != 0 {
-				what = "is in " + h.Name
-			}
-			f.fire(tr, trace.Dump{
-				Thread: trace.ThreadID(uid), Start: l.back, End: at,
-				Event: fmt.Sprintf("thread %s has not come back to its event loop for %s: it %s", nameOr(name, "?"), rounded(time.Duration(at-l.back)), what),
-			})
+			f.fire(tr, trace.Dump{Thread: trace.ThreadID(uid), Start: l.back, End: at, Event: stallText(name, time.Duration(at-l.back), "so far")})
 		}
 	}
 	for uid := range f.loops {
@@ -101,6 +95,21 @@ func (f *firing) stalls(now time.Time) {
 			delete(f.loops, uid)
 		}
 	}
+}
+
+// cameBack completes the stall of a thread that a dump waits for.
+func (f *firing) cameBack(thread trace.ThreadID, at trace.Ns) {
+	for i := range f.pending {
+		p := &f.pending[i]
+		if p.t.Kind == trigger.KindStall && p.why.Thread == thread && !p.whole {
+			p.whole, p.why.End = true, at
+			p.why.Event = stallText(f.k.w.Thread(thread).Name, time.Duration(at-p.why.Start), "in all")
+		}
+	}
+}
+
+func stallText(name string, d time.Duration, how string) string {
+	return fmt.Sprintf("thread %s did not come back to its event loop for %s %s", nameOr(name, "?"), rounded(d), how)
 }
 
 // state adds up what /proc says of the session's processes; d has passed since the last look.

@@ -101,7 +101,8 @@ type pick struct {
 	count, overwritten, samples, lost uint64
 	open                              []trace.Event // with the recording's numbers
 
-	waited      map[uint64]struct{} // addresses of what threads waited for, maxWaited at most
+	waited      map[uint64]struct{}      // addresses of what threads waited for, maxWaited at most
+	sampled     map[trace.ThreadID]int64 // ns of CPU time that events account for
 	usedThreads map[trace.ThreadID]bool
 	usedNodes   []bool
 	usedModules map[trace.ModuleID]bool
@@ -115,7 +116,7 @@ type pick struct {
 
 func newPick(c *Content) *pick {
 	p := &pick{
-		c: c, meta: c.dict.meta, waited: map[uint64]struct{}{}, usedThreads: map[trace.ThreadID]bool{}, usedModules: map[trace.ModuleID]bool{},
+		c: c, meta: c.dict.meta, waited: map[uint64]struct{}{}, sampled: map[trace.ThreadID]int64{}, usedThreads: map[trace.ThreadID]bool{}, usedModules: map[trace.ModuleID]bool{},
 		usedNodes: make([]bool, len(c.dict.nodes)), nodes: make([]trace.StackID, len(c.dict.nodes)),
 		threads: map[trace.ThreadID]trace.ThreadID{}, procs: map[trace.ProcID]trace.ProcID{}, modules: map[trace.ModuleID]trace.ModuleID{},
 	}
@@ -218,6 +219,9 @@ func (p *pick) events() error {
 		}
 		if span >= p.behind && !e.Kind.Beside() {
 			active[e.Thread] = true
+		}
+		if e.Kind == trace.KindCPU || e.Kind == trace.KindThreadExit {
+			p.sampled[e.Thread] += e.CPU
 		}
 		switch e.Kind {
 		case trace.KindCPU, trace.KindGap, trace.KindSync, trace.KindEnter:
@@ -469,6 +473,9 @@ func (p *pick) within(x *trace.Thread, id trace.ThreadID) {
 	default:
 		usedBy(x).since(p.base.used[id]).set(x)
 	}
+	if !p.c.alive && x.CPU >= 0 {
+		x.CPU = max(x.CPU, p.sampled[id]) // it was counted before the newest samples
+	}
 	p.lost += x.Lost
 }
 
@@ -513,7 +520,10 @@ func (p *pick) addresses() map[trace.ModuleID][]uint64 {
 func (p *pick) account(s *trace.Stats) {
 	s.Events, s.Nodes, s.Samples, s.Overwritten = p.count, uint64(len(p.nodeOrder)), p.samples, p.overwritten
 	s.Lost = p.lost
-	s.Complete = p.c.alive // of others the counters are older than the newest events
+	s.Complete = true
+	if !p.c.alive {
+		s.Notes = append(s.Notes, "the recorder was killed: threads' counters are those of up to a second before")
+	}
 	if p.c.broken > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("%d records of the window made no sense: they are left out", p.c.broken))
 	}

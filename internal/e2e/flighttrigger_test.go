@@ -113,3 +113,25 @@ func TestBadTrigger(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// TestStall: an event loop that does not come back makes a dump while that lasts, with what the thread does instead.
+func TestStall(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	exe, dir := testprog.BuildFile(t, "../../examples/stall/stall.c", "-O2"), t.TempDir()
+	const forever = "100000" // times over: some days
+	s := startAt(t, filepath.Join(dir, "rec"), testprog.Command{Args: []string{exe, "0.3", forever}},
+		"--keep", "60s", "--on", `stall("stall") > 2s`, "--after", "300ms")
+	path := filepath.Join(dir, "rec.001.stall.hbt")
+	await(t, "a dump", func() bool { _, err := os.Stat(path); return err == nil })
+	s.terminate(t)
+	r := openDump(t, path)
+	d := r.Meta().Dump
+	if d.Thread == 0 || d.End-d.Start < 2e9 || !strings.Contains(d.Event, "thread stall did not come back to its event loop") {
+		t.Fatalf("%+v", d)
+	}
+	if find(t, r, func(e *trace.Event) bool {
+		return e.Kind == trace.KindCPU && e.Thread == d.Thread && e.Time > d.Start && strings.Contains(strings.Join(names(r, e.Stack), " "), "find_duplicates")
+	}) == nil {
+		t.Error("what the thread did instead is not in the dump")
+	}
+}
