@@ -54,6 +54,9 @@ func (s *session) openKeep() error {
 		k.close()
 		return err
 	}
+	if text, err := flight.Room(s.opt.Keep.Size()); err == nil {
+		s.remark("flight recorder " + k.w.Info().Name + ": " + text)
+	}
 	k.fire = newFiring(k, s.opt.Dumps)
 	s.keep = k
 	return nil

@@ -4,6 +4,7 @@ package main
 
 import (
 	"github.com/hbtrace/hbtrace/doctor"
+	"github.com/hbtrace/hbtrace/flight"
 	"github.com/spf13/cobra"
 )
 
@@ -27,6 +28,7 @@ running process at that as well. It exits with 0, or with 1 when nothing can be 
 			if err != nil {
 				return err
 			}
+			r.Machine = append(r.Machine, flightFinding())
 			write := r.WriteText
 			if asJSON {
 				write = r.WriteJSON
@@ -42,4 +44,13 @@ running process at that as well. It exits with 0, or with 1 when nothing can be 
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
 	return c
+}
+
+// flightFinding is what a flight recorder would take of this machine.
+func flightFinding() doctor.Finding {
+	text, err := flight.Room(flight.DefaultBytes)
+	if err != nil {
+		return doctor.Finding{Level: doctor.Note, Name: "flight recorder", Value: "--keep 60s cannot be used", Advice: err.Error()}
+	}
+	return doctor.Finding{Level: doctor.OK, Name: "flight recorder", Value: "--keep 60s takes " + text}
 }

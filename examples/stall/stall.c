@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SESSIONS 4096
+#define SESSIONS 8192
 
 static struct session {
   uint64_t id, used;
