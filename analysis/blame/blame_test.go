@@ -133,6 +133,19 @@ func TestChains(t *testing.T) {
 			"c@f:mutex 0x10 = unseen by b 2.0ms/1",
 			"b@f:mutex 0x10 = hand-over 1.0ms/1",
 		}},
+		{"a signaller that waits for whom it wakes is no circle", func(w *world) {
+			w.AddJoined(trace.Event{Kind: trace.KindWait, Hook: 30, Thread: w.a, Start: 10 * ms, Time: 30 * ms, Object: 0x30, Object2: 0x38,
+				Releaser: w.b, Release: 29 * ms, Stack: w.Stack("idle")})
+			w.AddJoined(trace.Event{Kind: trace.KindCall, Hook: 33, Thread: w.b, Start: 20 * ms, Time: 29 * ms, Object: 0x30,
+				Releaser: w.a, Release: 29 * ms, Stack: w.Stack("tell")})
+			w.lock(w.c, 22*ms, 31*ms, 0x40, w.b, w.b, 31*ms, trace.FlagCertain, "f")
+		}, []string{
+			"a@idle:condvar 0x30 = unseen by b 10.0ms/1",
+			"a@idle:condvar 0x30 > b@tell:condvar 0x30 = hand-over 9.0ms/1",
+			"c@f:mutex 0x40 > b@tell:condvar 0x30 > a@idle:condvar 0x30 = hand-over 7.0ms/1",
+			"c@f:mutex 0x40 = unseen by b 2.0ms/1",
+			"a@idle:condvar 0x30 = hand-over 1.0ms/1",
+		}},
 		{"a signaller stands for the holder of what nobody holds", func(w *world) {
 			w.Call(w.b, 0*ms+1, 40*ms, 60, 3, 0, "serve")
 			w.AddJoined(trace.Event{Kind: trace.KindWait, Hook: 30, Thread: w.a, Start: 10 * ms, Time: 45 * ms, Object: 0x30, Object2: 0x38,

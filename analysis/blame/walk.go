@@ -50,7 +50,8 @@ type walker struct {
 	edge    *Edge
 	part    Spent // of that wait, for Options.Spent
 	touched []int32
-	path    []trace.ThreadID
+	path    []trace.ThreadID // of the chain, from the first that waited
+	hands   []bool           // whether the call that each of them waits in lets others go on itself
 	scratch [][]piece // one per depth
 	orders  orders
 	kinds   map[trace.HookID]string
@@ -102,7 +103,7 @@ func (w *walker) follow(iv *interval) {
 	}
 	waker := w.a.line.third(iv)
 	w.edge.woken(waker)
-	w.touched, w.path = w.touched[:0], append(w.path[:0], iv.thread)
+	w.touched, w.path, w.hands = w.touched[:0], append(w.path[:0], iv.thread), w.hands[:0]
 	w.waited(0, iv, iv.start, iv.end, 0)
 	best := int32(0)
 	for _, n := range w.touched {
@@ -175,6 +176,8 @@ func (w *walker) waited(parent int32, iv *interval, from, to trace.Ns, depth int
 	if parent == 0 {
 		w.nodes[n].lock = iv.lock
 	}
+	w.hands = append(w.hands, !iv.wait && w.a.signals(iv.hook))
+	defer func() { w.hands = w.hands[:len(w.hands)-1] }()
 	w.scratch[depth] = w.a.pieces(w.scratch[depth][:0], iv)
 	for _, p := range w.scratch[depth] {
 		lo, hi := max(p.from, from), min(p.to, to)
@@ -185,6 +188,11 @@ func (w *walker) waited(parent int32, iv *interval, from, to trace.Ns, depth int
 		case p.holder == 0:
 			w.spend(n, p.act, 0, trace.Site{}, lo, hi, depth)
 		case slices.Contains(w.path, p.holder):
+			// Who signals a condition waits until the one that is woken has left it: that is no circle, but the hand-over.
+			if slices.Contains(w.hands[slices.Index(w.path, p.holder):], true) {
+				w.spend(n, Handover, 0, trace.Site{}, lo, hi, depth)
+				break
+			}
 			w.spend(n, Cycle, p.holder, trace.Site{}, lo, hi, depth)
 		default:
 			if depth == 0 {
