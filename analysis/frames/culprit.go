@@ -29,7 +29,19 @@ func (t *Table) Culprit(stack trace.StackID, hook string) string {
 
 // CulpritAt is [Table.Culprit] with the line at which that function made its call.
 func (t *Table) CulpritAt(stack trace.StackID, hook string) Place {
-	var leaf Place
+	switch at := t.CulpritFrame(stack, hook); {
+	case at.ID != 0:
+		fr := t.Frame(at.ID)
+		return Place{fr.Name, fr.File, int(at.Line)}
+	case stack == 0:
+		return Place{Func: NoStack}
+	}
+	return Place{Func: hook}
+}
+
+// CulpritFrame is [Table.Culprit] by number; 0 where the stack has no function but the hooked one.
+func (t *Table) CulpritFrame(stack trace.StackID, hook string) At {
+	var leaf At
 	node := stack
 	for range t.Depth(stack) {
 		set := t.Of(node)
@@ -38,22 +50,16 @@ func (t *Table) CulpritAt(stack trace.StackID, hook string) Place {
 			if fr.Mark || fr.Name == hook {
 				continue
 			}
-			if leaf.Func == "" {
-				leaf = Place{fr.Name, fr.File, int(set[j].Line)}
+			if leaf.ID == 0 {
+				leaf = set[j]
 			}
 			if !t.plumbing(set[j].ID) {
-				return Place{fr.Name, fr.File, int(set[j].Line)}
+				return set[j]
 			}
 		}
 		node = t.Parent(node)
 	}
-	switch {
-	case leaf.Func != "":
-		return leaf
-	case stack == 0:
-		return Place{Func: NoStack}
-	}
-	return Place{Func: hook}
+	return leaf
 }
 
 var (

@@ -22,6 +22,7 @@ func TestInBrowser(t *testing.T) {
 		"Views":                testViews,
 		"BothFormsAnswerAlike": testBothFormsAnswerAlike,
 		"ScriptInjection":      testScriptInjection,
+		"OwnFunctions":         testOwnFunctions,
 		"Interactions":         testInteractions,
 		"WaitIsExplained":      testWaitIsExplained,
 		"ServerGone":           testServerGone,
@@ -143,6 +144,29 @@ const answers = `(async () => {
   }
   return JSON.stringify(out);
 })()`
+
+// testOwnFunctions: where one function of a wait is named, it is the innermost of the program's own, in both forms.
+func testOwnFunctions(t *testing.T, b *chromium.Browser) {
+	r := tracetest.New()
+	th := r.AddThread(trace.Thread{Proc: r.AddProcess(trace.Process{PID: 1}), TID: 1, Name: "main"})
+	r.Wait(th, 1*ms, 9*ms, r.Hook("pthread_mutex_lock"), 0x10, 0, "main", "take_order", "std::lock_guard<std::mutex>::lock_guard", "std::mutex::lock", "__gthread_mutex_lock")
+	src := r.Source()
+	for _, address := range []string{serve(t, src).URL(), exported(t, src)} {
+		p := b.Open(t, address, 1200, 800, 1)
+		settled(p)
+		var got string
+		p.Eval(`(async () => {
+  const { store } = hbtrace;
+  const rows = await store.lanes([0], 0, store.about.length, 1);
+  const site = rows.site[rows.state.indexOf(3)];
+  return [store.places.culprit(site), store.places.caller(site), store.places.leaf(site), document.body.textContent.includes("__gthread")].join();
+})()`, &got)
+		if want := "take_order,take_order,pthread_mutex_lock,false"; got != want {
+			t.Errorf("the wait is in %s, want %s", got, want)
+		}
+		p.Close()
+	}
+}
 
 // testBothFormsAnswerAlike holds the server's answers and those that an exported page finds itself to each other.
 func testBothFormsAnswerAlike(t *testing.T, b *chromium.Browser) {

@@ -66,6 +66,7 @@ type tree struct {
 	frames  []uint32 // into names
 	ids     map[[2]uint32]uint32
 	sites   []uint32 // by site: its node
+	own     []uint32 // by site: the innermost function of the program's own in names, + 1; 0: none
 	names   []frameName
 	hooks   map[string]uint32 // frame of a hooked function by name
 	byFrame []uint32          // by frames.ID: index into names + 1
@@ -87,7 +88,7 @@ func (t *tree) init() {
 	t.hooks = map[string]uint32{}
 	t.parents, t.frames = []uint32{0}, []uint32{0} // the root
 	t.names = []frameName{{Name: noStack}}
-	t.sites = []uint32{0}
+	t.sites, t.own = []uint32{0}, []uint32{0}
 }
 
 func (t *tree) child(parent, frame uint32) uint32 {
@@ -155,7 +156,11 @@ func (m *Model) place() {
 				node = t.child(node, m.hookFrame(k.Hook))
 			}
 		}
-		t.sites = append(t.sites, node)
+		own := uint32(0)
+		if at := m.tab.CulpritFrame(k.Stack, frames.HookName(m.src.Meta(), k.Hook)); at.ID != 0 {
+			own = m.frame(at.ID) + 1
+		}
+		t.sites, t.own = append(t.sites, node), append(t.own, own)
 	}
 }
 
@@ -198,6 +203,7 @@ func (m *Model) places(site, node, frame, object int) *table {
 	}
 	out := newTable(a)
 	out.u32("site", t.sites[min(site, len(t.sites)):])
+	out.u32("own", t.own[min(site, len(t.own)):])
 	out.u32("parent", t.parents[min(node, len(t.parents)):])
 	out.u32("frame", t.frames[min(node, len(t.frames)):])
 	return out

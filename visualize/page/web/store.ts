@@ -164,6 +164,7 @@ export interface Holding {
 /** Places names what sites, frames and objects stand for. It grows. */
 export class Places {
   site: number[] = []; // to its node
+  own: number[] = []; // of a site: the innermost function of the program's own in frames, + 1; 0: none
   parent: number[] = [];
   frame: number[] = []; // of a node
   frames: Frame[] = [];
@@ -173,6 +174,7 @@ export class Places {
   add(t: Table): void {
     const info = t.info as { frames: Frame[]; objects: { n: string; k: string }[] };
     for (const x of t.columns.site as Uint32Array) this.site.push(x);
+    for (const x of t.columns.own as Uint32Array) this.own.push(x);
     for (const x of t.columns.parent as Uint32Array) this.parent.push(x);
     for (const x of t.columns.frame as Uint32Array) this.frame.push(x);
     for (const x of info.frames) {
@@ -195,8 +197,16 @@ export class Places {
     return node === 0 ? "" : this.frames[this.frame[node]].n;
   }
 
-  /** caller is the name of the function that the program called the leaf from. */
+  /** culprit is the innermost function of a site that is the program's own, and no run-time library's; "" where there is none. */
+  culprit(site: number): string {
+    const own = this.own[site] ?? 0;
+    return own === 0 ? "" : this.frames[own - 1].n;
+  }
+
+  /** caller is the function of the program's own that the leaf was called from, or where the leaf is that its caller. */
   caller(site: number): string {
+    const own = this.culprit(site);
+    if (own && own !== this.leaf(site)) return own;
     const node = this.site[site] ?? 0;
     const up = node === 0 ? 0 : this.parent[node];
     return up === 0 ? "" : this.frames[this.frame[up]].n;

@@ -14,9 +14,9 @@ export function heaviest<K>(rows: Rows, keep: (i: number) => boolean, key: (i: n
   return [...sums].sort((a, b) => b[1] - a[1]);
 }
 
-/** where names the function that waits at a site: the one that called the hooked function. */
+/** where names the function of the program that waits at a site. */
 export function where(places: Places, site: number): string {
-  return short(places.caller(site) || places.leaf(site));
+  return short(places.culprit(site) || places.caller(site) || places.leaf(site));
 }
 
 const plural: Record<string, string> = { condvar: "conditions", semaphore: "semaphores", thread: "threads to end", futex: "futexes", barrier: "barriers" };
