@@ -81,7 +81,7 @@ func (s *session) snapshot() *live.Snapshot {
 			Stack: stack(n.Stack), StackTime: n.StackTime, Exact: n.Exact,
 		}
 		if h, ok := hooks.ByID(n.Hook); ok && n.Hook != 0 {
-			t.Hook = trace.HookInfo{Name: h.Name, Class: h.Class.String(), Object: h.Object.String()}
+			t.Hook = trace.HookInfo{Name: h.Name, Class: trace.HookClass(h.Class.String()), Object: trace.HookObject(h.Object.String())}
 			t.Waits = h.Class.Waits()
 		}
 		used[n.Place.Module] = true

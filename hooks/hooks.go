@@ -94,7 +94,7 @@ func ByID(id trace.HookID) (Info, bool) {
 func Map() map[trace.HookID]trace.HookInfo {
 	m := make(map[trace.HookID]trace.HookInfo, len(Table))
 	for _, h := range Table {
-		m[h.ID] = trace.HookInfo{Name: h.Name, Class: h.Class.String(), Object: h.Object.String()}
+		m[h.ID] = trace.HookInfo{Name: h.Name, Class: trace.HookClass(h.Class.String()), Object: trace.HookObject(h.Object.String())}
 	}
 	return m
 }

@@ -62,7 +62,7 @@ func TestTable(t *testing.T) {
 		if got, ok := ByID(h.ID); !ok || got != h {
 			t.Errorf("ByID(%d) = %+v, %v", h.ID, got, ok)
 		}
-		if got := Map()[h.ID]; got.Name != h.Name || got.Class != h.Class.String() || got.Object != h.Object.String() {
+		if got := Map()[h.ID]; got.Name != h.Name || string(got.Class) != h.Class.String() || string(got.Object) != h.Object.String() {
 			t.Errorf("Map()[%d] = %+v", h.ID, got)
 		}
 	}
@@ -95,5 +95,19 @@ func TestWire(t *testing.T) {
 		if h, ok := ByID(c.id); c.id != c.want || !ok || h.Name != c.name || h.Class != c.class {
 			t.Errorf("hook %d: %+v, want id %d, %s, %s", c.id, h, c.want, c.name, c.class)
 		}
+	}
+}
+
+// TestReadersClasses: the classes that readers of recordings tell apart are the table's.
+func TestReadersClasses(t *testing.T) {
+	for got, want := range map[trace.HookClass]Class{
+		trace.HookLock: ClassLock, trace.HookCond: ClassCond, trace.HookSem: ClassSem, trace.HookWake: ClassWake, trace.HookCall: ClassCall,
+	} {
+		if string(got) != want.String() {
+			t.Errorf("class %s is %s in recordings", want, got)
+		}
+	}
+	if string(trace.HookFD) != ObjectFD.String() {
+		t.Errorf("object %s is %s in recordings", ObjectFD, trace.HookFD)
 	}
 }

@@ -297,8 +297,26 @@ const (
 
 // HookInfo names a hook for readers of the file.
 type HookInfo struct {
-	Name, Class, Object string
+	Name   string
+	Class  HookClass
+	Object HookObject
 }
+
+// HookClass is what a hooked function does, HookObject what its Object is, as hooks/table.h spells them.
+type (
+	HookClass  string
+	HookObject string
+)
+
+// Those that readers tell apart.
+const (
+	HookLock HookClass  = "LOCK" // takes a lock
+	HookCond HookClass  = "COND" // waits on a condition variable
+	HookSem  HookClass  = "SEM"  // waits on a semaphore
+	HookWake HookClass  = "WAKE" // lets waiters go on
+	HookCall HookClass  = "CALL" // a call that can sleep
+	HookFD   HookObject = "FD"   // a descriptor
+)
 
 // Stats is the account of one recording: what it kept, what it lost and what it cost.
 type Stats struct {

@@ -21,7 +21,7 @@ type uses struct {
 const maxPlaces = 64
 
 // signals tells calls that let others go on, and had to wait for that.
-func (a *Analyser) signals(h trace.HookID) bool { return a.src.Meta().Hooks[h].Class == "WAKE" }
+func (a *Analyser) signals(h trace.HookID) bool { return a.src.Meta().Hooks[h].Class == trace.HookWake }
 
 // kind is the kind of object that a hook waits for, for reading or writing.
 func (a *Analyser) kind(h trace.HookID) string {

@@ -52,7 +52,7 @@ type walker struct {
 	touched []int32
 	path    []trace.ThreadID // of the chain, from the first that waited
 	hands   []bool           // whether the call that each of them waits in lets others go on itself
-	scratch [][]piece // one per depth
+	scratch [][]piece        // one per depth
 	orders  orders
 	kinds   map[trace.HookID]string
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hbtrace/hbtrace/trace"
@@ -71,7 +72,8 @@ type Table struct {
 	nodes   []node // by StackID
 	plumbs  []int8 // by ID, of a run-time library: 1 yes, -1 no, 0 not looked at yet
 	path    []trace.StackID
-	started map[string]string // programs' paths: what they are called
+	started map[string]string           // programs' paths: what they are called
+	starts  map[trace.ModuleID][]uint64 // of threads' start routines
 }
 
 // New makes a Table for src.
@@ -85,6 +87,14 @@ func New(src trace.Source) *Table {
 	}
 	for id := 1; id < n; id++ {
 		t.nodes[id].parent = uint32(src.Node(trace.StackID(id)).Parent)
+	}
+	for _, th := range src.Threads() {
+		if a := th.StartRoutine; a.Module != 0 && !slices.Contains(t.starts[a.Module], a.Off) && len(t.starts[a.Module]) < maxStarts {
+			if t.starts == nil {
+				t.starts = map[trace.ModuleID][]uint64{}
+			}
+			t.starts[a.Module] = append(t.starts[a.Module], a.Off)
+		}
 	}
 	mods := src.Modules()
 	for i := range mods {
@@ -230,9 +240,21 @@ func (t *Table) intern(f Frame) ID {
 	return id
 }
 
-// Address names an address that has no symbol: module+0xoffset, or 0xaddress in no module.
+// maxStarts of a module are remembered. What lies less than startBytes behind one belongs to it.
+const (
+	maxStarts  = 16
+	startBytes = 64
+)
+
+// Address names an address that has no symbol: module+0xoffset, or 0xaddress in no module. One at the beginning of a thread's start
+// routine is named as that: runtime libraries without symbols have such routines of their own, at the root of their threads' stacks.
 func (t *Table) Address(module trace.ModuleID, off uint64) string {
 	m := t.modules[module]
+	for _, s := range t.starts[module] {
+		if m != nil && m.Path != "" && off >= s && off-s < startBytes {
+			return fmt.Sprintf("thread start %s+%#x", t.base(m), s)
+		}
+	}
 	switch {
 	case m == nil:
 		return fmt.Sprintf("%#x", off)

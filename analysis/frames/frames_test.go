@@ -132,3 +132,24 @@ func TestProgramAsStarted(t *testing.T) {
 		}
 	}
 }
+
+// TestThreadStart: code without symbols at the beginning of a thread's start routine is named as that, at all its addresses.
+func TestThreadStart(t *testing.T) {
+	b := tracetest.New()
+	lib := b.AddModule(trace.Module{Path: "/usr/lib/libstdc++.so.6", Lo: 0x7f0000000000, Hi: 0x7f0000200000, Bias: 0x7f0000000000})
+	other := b.AddModule(trace.Module{Path: "/usr/lib/libother.so", Lo: 0x7e0000000000, Hi: 0x7e0000200000, Bias: 0x7e0000000000})
+	b.AddThread(trace.Thread{TID: 1, StartRoutine: trace.Addr{Module: lib, Off: 0xd4480}})
+	tab := New(b.Source())
+	for _, tt := range []struct {
+		module trace.ModuleID
+		off    uint64
+		want   string
+	}{
+		{lib, 0xd4480, "thread start libstdc++.so.6+0xd4480"}, {lib, 0xd44a2, "thread start libstdc++.so.6+0xd4480"},
+		{lib, 0xd447f, "libstdc++.so.6+0xd447f"}, {lib, 0xd44c0, "libstdc++.so.6+0xd44c0"}, {other, 0xd44a2, "libother.so+0xd44a2"},
+	} {
+		if got := tab.Address(tt.module, tt.off); got != tt.want {
+			t.Errorf("%#x of module %d is %q, want %q", tt.off, tt.module, got, tt.want)
+		}
+	}
+}

@@ -31,7 +31,7 @@ func ObjectKind(h trace.HookInfo) string {
 	case strings.Contains(n, "futex"):
 		return "futex"
 	case h.Class != "":
-		return strings.ToLower(h.Class)
+		return strings.ToLower(string(h.Class))
 	}
 	return "wait"
 }

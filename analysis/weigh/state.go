@@ -52,7 +52,7 @@ func StateOf(k trace.Kind, h trace.HookInfo, lock bool) State {
 		}
 		return Signaled
 	}
-	if h.Class == "WAKE" { // it lets others go on, and had to wait for that
+	if h.Class == trace.HookWake { // it lets others go on, and had to wait for that
 		return Signaled
 	}
 	name := strings.Trim(strings.TrimSuffix(h.Name, "_chk"), "_")

@@ -132,7 +132,7 @@ func TestCollect(t *testing.T) {
 			},
 			want: []string{
 				"[no stack] [cpu t0 p0 0x0] samples=2 cpu=10 wall=10",
-				"app+0x77 [tail t0 p0 0x0] cpu=9 wall=9", "[no stack] [tail t0 p0 0x0] cpu=1 wall=1",
+				"thread start app+0x77 [tail t0 p0 0x0] cpu=9 wall=9", "[no stack] [tail t0 p0 0x0] cpu=1 wall=1",
 			},
 		},
 		{

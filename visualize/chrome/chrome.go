@@ -196,7 +196,7 @@ func (x *writer) Interval(i *spans.Interval) error {
 	args := map[string]any{"result": e.Result}
 	switch {
 	case e.Object == 0:
-	case hook.Object == "FD":
+	case hook.Object == trace.HookFD:
 		args["fd"] = int32(e.Object)
 	default:
 		args["object"] = x.tab.Object(e.Object)

@@ -114,7 +114,7 @@ func (x *writer) add(e *trace.Event) error {
 		m.name = x.string(frames.HookName(x.meta, e.Hook))
 		switch {
 		case e.Object == 0:
-		case hook.Object == "FD":
+		case hook.Object == trace.HookFD:
 			m.object = x.string(fmt.Sprintf("fd %d", int32(e.Object)))
 		case e.Kind == trace.KindWait:
 			m.object = x.string(x.tab.Object(e.Object))

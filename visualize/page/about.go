@@ -170,7 +170,7 @@ func (m *Model) pollers() []string {
 		}
 		seen[k.Hook] = true
 		h := m.src.Meta().Hooks[k.Hook]
-		if h.Class == "COND" || h.Class == "SEM" || h.Class == "CALL" && weigh.StateOf(trace.KindCall, h, false) == weigh.Polling {
+		if h.Class == trace.HookCond || h.Class == trace.HookSem || h.Class == trace.HookCall && weigh.StateOf(trace.KindCall, h, false) == weigh.Polling {
 			out = append(out, frames.Valid(h.Name))
 		}
 	}

@@ -150,16 +150,31 @@ func testOwnFunctions(t *testing.T, b *chromium.Browser) {
 	r := tracetest.New()
 	th := r.AddThread(trace.Thread{Proc: r.AddProcess(trace.Process{PID: 1}), TID: 1, Name: "main"})
 	r.Wait(th, 1*ms, 9*ms, r.Hook("pthread_mutex_lock"), 0x10, 0, "main", "take_order", "std::lock_guard<std::mutex>::lock_guard", "std::mutex::lock", "__gthread_mutex_lock")
+	for i, f := range []string{"app::Table::operator()(int) const", "app::start(int)::{lambda(int)#1}::operator()(int) const",
+		"shop::detail::basic_store<char, shop::traits<char> >::orders_that_are_open::append_all(char const*)"} {
+		th := r.AddThread(trace.Thread{Proc: 1, TID: i + 2, Name: "other"})
+		r.Wait(th, 1*ms, 9*ms, r.Hook("pthread_mutex_lock"), 0x10, 0, "main", f)
+	}
 	src := r.Source()
 	for _, address := range []string{serve(t, src).URL(), exported(t, src)} {
 		p := b.Open(t, address, 1200, 800, 1)
 		settled(p)
 		var got string
+		p.Eval(`hbtrace.shared.set({ view: "blocks" }), ""`, &got)
+		settled(p)
+		p.Eval(`[...document.querySelectorAll("td")].map((x) => x.textContent).join(" | ")`, &got)
+		for _, want := range []string{"app::Table::operator()", "app::…::{lambda(int)#1}::operator()", "shop::…::append_all"} {
+			if !strings.Contains(got+" ", want+" ") {
+				t.Errorf("no function is named %q in\n%s", want, got)
+			}
+		}
 		p.Eval(`(async () => {
   const { store } = hbtrace;
   const rows = await store.lanes([0], 0, store.about.length, 1);
   const site = rows.site[rows.state.indexOf(3)];
-  return [store.places.culprit(site), store.places.caller(site), store.places.leaf(site), document.body.textContent.includes("__gthread")].join();
+  const elsewhere = [...document.querySelectorAll("*")].some((x) => x.children.length === 0 && !x.closest("li, script") &&
+    x.textContent.includes("__gthread")); // a stack is a list, and has them
+  return [store.places.culprit(site), store.places.caller(site), store.places.leaf(site), elsewhere].join();
 })()`, &got)
 		if want := "take_order,take_order,pthread_mutex_lock,false"; got != want {
 			t.Errorf("the wait is in %s, want %s", got, want)

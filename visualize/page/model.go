@@ -256,7 +256,7 @@ func (r *reader) event(e *trace.Event) error {
 
 // object is the number of what an event speaks of; 0 where that is nothing.
 func (r *reader) object(t *thread, e *trace.Event) uint32 {
-	fd := r.m.src.Meta().Hooks[e.Hook].Object == "FD"
+	fd := r.m.src.Meta().Hooks[e.Hook].Object == trace.HookFD
 	if e.Object == 0 && !fd {
 		return 0
 	}

@@ -385,3 +385,35 @@ func hostile() *tracetest.Builder {
 	}
 	return b
 }
+
+// TestCPUsBusy: three threads whose samples are due at the same time ran on two CPUs, one after the other.
+func TestCPUsBusy(t *testing.T) {
+	b := tracetest.New()
+	b.Meta().CPUs = 2
+	p := b.AddProcess(trace.Process{PID: 1})
+	for i := range 3 {
+		th := b.AddThread(trace.Thread{Proc: p, TID: i + 1})
+		for at := trace.Ns(30); at <= 300; at += 30 {
+			b.Sample(th, at*ms, 20*ms, "main")
+		}
+	}
+	m := read(t, b.Source())
+	for _, threads := range [][]int{nil, {0, 1, 2}} {
+		chart, err := m.chart(t.Context(), selection{threads: threads, from: 0, to: 300 * ms}, 30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if total := sum(t, chart, "cpu"); math.Abs(total-600*ms) > ms {
+			t.Errorf("%v of CPU time, want 600 ms", total)
+		}
+		n := 0
+		for i := range 30 {
+			if v := math.Float64frombits(binary.LittleEndian.Uint64(chart.body[8*i:])); v > 2.001*10*ms {
+				n++
+			}
+		}
+		if n > 0 {
+			t.Errorf("threads %v: %d columns with more than two CPUs busy", threads, n)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"sort"
 
 	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/timeline"
 	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
 )
@@ -284,6 +285,9 @@ func (m *Model) chart(ctx context.Context, s selection, cols int) (*table, error
 		if err := m.each(ctx, s, func(_ int, t *thread) { t.chart(s, cols, &sum) }); err != nil {
 			return nil, err
 		}
+	}
+	if n := m.src.Meta().CPUs; n > 0 {
+		timeline.Level(sum[loadCPU], float64(s.to-s.from)/float64(cols)*float64(n))
 	}
 	for k, name := range [loadKinds]string{"cpu", "off", "lock", "blocked", "alloc"} {
 		out.f64(name, sum[k])

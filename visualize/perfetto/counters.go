@@ -91,7 +91,7 @@ func newCounters(src trace.Source) *counters {
 		c.threads[t.ID] = c.newSeries(maxThreadBuckets)
 	}
 	for id, h := range m.Hooks {
-		c.lockWait[id] = h.Class == "LOCK"
+		c.lockWait[id] = h.Class == trace.HookLock
 	}
 	return c
 }

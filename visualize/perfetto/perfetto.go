@@ -342,7 +342,7 @@ type hook struct {
 func (w *writer) hook(id trace.HookID) *hook {
 	h := w.hooks[id]
 	if h == nil {
-		h = &hook{frames.HookName(w.meta, id), w.meta.Hooks[id].Object == "FD"}
+		h = &hook{frames.HookName(w.meta, id), w.meta.Hooks[id].Object == trace.HookFD}
 		w.hooks[id] = h
 	}
 	return h
@@ -387,6 +387,9 @@ func (w *writer) counters(c *counters) error {
 		if p == nil {
 			continue
 		}
+		if s := c.procs[id]; w.meta.CPUs > 0 {
+			timeline.Level(s.sums[counterCPU], float64(s.bucketNs)*float64(w.meta.CPUs))
+		}
 		for k := range counterKinds {
 			if err := w.series(c, c.procs[id], k, counterTrack(id, k), procTrack(id), p.Start, p.End); err != nil {
 				return err
@@ -395,6 +398,7 @@ func (w *writer) counters(c *counters) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.threads)) {
 		t := w.thr[id]
+		timeline.Level(c.threads[id].sums[counterCPU], float64(c.threads[id].bucketNs))
 		for k := range counterKinds {
 			if err := w.series(c, c.threads[id], k, threadCounterTrack(id, k), threadTrack(id), t.Start, t.End); err != nil {
 				return err

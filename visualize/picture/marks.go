@@ -194,7 +194,7 @@ func (t *timeline) drawMarks(s *svg) {
 
 // object names what a hook waited for.
 func (t *timeline) object(h trace.HookID, o uint64) string {
-	if t.src.Meta().Hooks[h].Object == "FD" {
+	if t.src.Meta().Hooks[h].Object == trace.HookFD {
 		return fmt.Sprintf("descriptor %d", int64(o))
 	}
 	return clip(oneLine(t.tab.Object(o)))

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/pprof/profile"
 
@@ -26,8 +25,8 @@ func wantsHolders(t *weigh.Table, o Options) bool {
 	return slices.Contains(t.Values, weigh.Delay) && (o.Values == nil || slices.Contains(o.Values, weigh.Delay))
 }
 
-// holders adds the columns and their samples; dropped are the labels that there is no room for.
-func (w *writer) holders(t *weigh.Table, o Options, dropped string) error {
+// holders adds the columns and their samples, with the labels by which t keeps rows apart.
+func (w *writer) holders(t *weigh.Table, o Options) error {
 	res, err := blame.Analyse(w.src, t.Frames, blame.Export())
 	if err != nil {
 		return err
@@ -55,14 +54,14 @@ func (w *writer) holders(t *weigh.Table, o Options, dropped string) error {
 	}
 	index := map[row]*profile.Sample{}
 	sample := func(r row) *profile.Sample {
-		switch {
-		case o.NoLabels || dropped == "all":
+		if o.NoLabels || t.By == 0 {
 			r = row{at: r.at}
-		case dropped != "":
+		}
+		if t.By&weigh.ByThread == 0 {
 			r.thread, r.doing = 0, ""
-			if strings.Contains(dropped, "lock") {
-				r.object = 0
-			}
+		}
+		if t.By&weigh.ByObject == 0 {
+			r.object = 0
 		}
 		s := index[r]
 		if s != nil {

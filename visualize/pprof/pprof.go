@@ -127,7 +127,6 @@ func Profile(src trace.Source, o Options) (*profile.Profile, error) {
 // Weighed is Profile of events that have been added to what Weights made of the same source and options.
 func Weighed(src trace.Source, c *weigh.Collector, o Options) (*profile.Profile, error) {
 	t := c.Table()
-	dropped := droppedBy(t.By, o)
 	if len(t.Values) == 0 {
 		t.Values = []weigh.Value{weigh.CPU}
 	}
@@ -157,12 +156,12 @@ func Weighed(src trace.Source, c *weigh.Collector, o Options) (*profile.Profile,
 		w.sample(t, &t.Rows[i], o)
 	}
 	if wantsHolders(t, o) {
-		if err := w.holders(t, o, dropped); err != nil {
+		if err := w.holders(t, o); err != nil {
 			return nil, fmt.Errorf("pprof: %w", err)
 		}
 	}
 	w.p.Comments = append(w.p.Comments, comments(src, t)...)
-	if dropped != "" {
+	if dropped := droppedBy(t.By, o); dropped != "" {
 		w.p.Comments = append(w.p.Comments, "labels left out, because there were too many distinct ones: "+dropped)
 	}
 	if err := w.p.CheckValid(); err != nil {

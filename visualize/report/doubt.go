@@ -27,9 +27,17 @@ type doubtLine struct {
 func (f *facts) lost() uint64 { return max(f.stats.Lost, f.weights.Doubt.Lost) }
 
 // cpuUsed is the CPU time of the recorded program in ns, and whether it is known. The kernel adds up processes that somebody waited
-// for, which not all programs do (chromium's zygote): what their threads said themselves may be more.
+// for, which not all programs do (chromium's zygote): what their threads said themselves may be more. What samples account for was
+// used: where the program ran on when recording ended, some threads were asked before their last samples were taken.
 func (f *facts) cpuUsed() (int64, bool) {
-	used := max(int64(f.stats.TargetCPU), f.weights.Doubt.ThreadCPU)
+	used := f.weights.Doubt.ThreadCPU
+	if used >= 0 && f.stats.TargetCPU == 0 {
+		used = 0
+		for _, t := range f.order {
+			used += max(t.Thread.CPU, t.cpu+t.tail)
+		}
+	}
+	used = max(int64(f.stats.TargetCPU), used)
 	return used, used > 0
 }
 

@@ -255,3 +255,21 @@ func TestDiffOfLongNames(t *testing.T) {
 		}
 	}
 }
+
+// TestStoppedEarly: where the recording ended before the program did, a thread's last sample may be newer than its CPU clock's last reading.
+func TestStoppedEarly(t *testing.T) {
+	b := tracetest.New()
+	b.Stats().TargetCPU = 0
+	p := b.AddProcess(trace.Process{PID: 1})
+	for i, cpu := range []int64{1000 * ms, 940 * ms} {
+		th := b.AddThread(trace.Thread{Proc: p, TID: i + 1, Name: "t", CPU: cpu})
+		b.Sample(th, 1000*ms, 1000*ms, "main")
+	}
+	var out bytes.Buffer
+	if err := Write(&out, b.Source(), ViewCPU, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "CPU 2.00 s used, 2.00 s accounted for (100 %)"; !strings.Contains(out.String(), want) {
+		t.Errorf("no %q in\n%s", want, out.String())
+	}
+}

@@ -307,7 +307,7 @@ func (f *facts) check(in *checkInput) *selfCheck {
 				starts = append(starts, int64(last.start-iv.start))
 				ends = append(ends, int64(iv.end-last.end))
 			}
-			signals := f.meta.Hooks[iv.hook].Class == "WAKE"
+			signals := f.meta.Hooks[iv.hook].Class == trace.HookWake
 			if (iv.wait || signals) && iv.flags&(trace.FlagTimedOut|trace.FlagInterrupted|trace.FlagFailed|trace.FlagUnwound) == 0 {
 				k := checkEdges{Kind: f.kind(iv.hook), Certain: iv.flags&trace.FlagCertain != 0}
 				if signals {

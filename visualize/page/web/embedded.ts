@@ -16,6 +16,25 @@ function ranges(thread: Uint32Array, n: number): Uint32Array {
   return first;
 }
 
+/**
+ * level bounds the CPU time of consecutive buckets, each of which has room for most: what is too much was used before, or, where there is no
+ * room, later. It is Level of analysis/timeline.
+ */
+function level(sums: Float64Array, most: number): void {
+  let over = 0;
+  for (let i = sums.length - 1; i >= 0; i--) {
+    sums[i] += over;
+    over = Math.max(0, sums[i] - most);
+    sums[i] -= over;
+  }
+  for (let i = 0; i < sums.length && over > 0; i++) {
+    const room = Math.min(over, Math.max(0, most - sums[i]));
+    sums[i] += room;
+    over -= room;
+  }
+  if (sums.length > 0) sums[0] += over;
+}
+
 /** Builder collects rows. */
 class Builder {
   private list: Record<keyof Omit<Rows, "length">, number[]> = {
@@ -189,6 +208,7 @@ export class Embedded implements Store {
         if (a.state[i] === stateAllocated && col >= 0 && col < cols) c.alloc[col] += a.value[i];
       }
     });
+    if (this.about.cpus > 0) level(c.cpu, per * this.about.cpus);
     return c;
   }
 

@@ -96,9 +96,58 @@ function shortened(name: string): string {
     if (c === ">" && depth > 0 && --depth === 0) out += "<…>";
   }
   n = depth === 0 ? out : n;
-  const open = n.indexOf("(");
-  if (open > 0 && !n.startsWith("(") && n.endsWith(")") && !n.includes(")::")) n = n.slice(0, open);
+  return parts(bare(n));
+}
+
+/** ends are closing brackets by opening ones. */
+const ends: Record<string, string> = { "(": ")", "{": "}", "[": "]", "<": ">" };
+
+/** closing is the index behind the bracket that closes the one at n[i]; -1 where none does. */
+function closing(n: string, i: number): number {
+  const open: string[] = [];
+  for (; i < n.length; i++) {
+    if (ends[n[i]]) open.push(ends[n[i]]);
+    else if (n[i] === open[open.length - 1] && open.pop() && open.length === 0) return i + 1;
+  }
+  return -1;
+}
+
+/** bare leaves out a function's parameters and what follows them, and no brackets that are part of its name. */
+function bare(n: string): string {
+  for (let i = 0; i < n.length; i++) {
+    if (n.startsWith("operator", i)) {
+      i += /^operator(\(\)|[-<>=!+*/%^&|~,[\]]*)/.exec(n.slice(i))![0].length - 1;
+    } else if (ends[n[i]]) {
+      const end = closing(n, i);
+      if (end < 0) return n;
+      if (n[i] === "(" && i > 0 && n[i - 1] !== ":" && !n.startsWith("::", end)) return n.slice(0, i);
+      i = end - 1;
+    }
+  }
   return n;
+}
+
+const longestName = 36;
+
+/** parts leaves out the middle ones of a long name's parts: a::…::y::z. The last says most, and the first whose it is. */
+function parts(n: string): string {
+  if (n.length <= longestName) return n;
+  const all: string[] = [];
+  let from = 0;
+  for (let i = 0; i < n.length; i++) {
+    const end = ends[n[i]] && !n.startsWith("operator", Math.max(0, i - 8)) ? closing(n, i) : 0;
+    if (end > 0) {
+      i = end - 1;
+    } else if (n.startsWith("::", i)) {
+      all.push(n.slice(from, i));
+      from = i + 2;
+      i++;
+    }
+  }
+  all.push(n.slice(from));
+  let out = n;
+  for (let skip = 1; out.length > longestName && skip < all.length - 1; skip++) out = [all[0], "…", ...all.slice(skip + 1)].join("::");
+  return out;
 }
 
 /** whole trims a name that is to be shown in full but may be of any length. */
