@@ -131,7 +131,7 @@ func (b *Buffer) closeBlock(block, pos uint64, s *slot) bool {
 
 // claim takes the block whose turn it is to be overwritten, and marks it so that readers leave it alone. One
 // that is not confirmed keeps its turn for the next time round. The turns are a ring of links, which Resize
-// changes; a turn number beside the cursor makes late ones fail.
+// changes; a turn number next to the cursor makes late ones fail.
 func (b *Buffer) claim(s *slot) (uint64, error) {
 	limit := 2 * min(b.ctl.made.load(), uint64(len(b.metas)))
 	for tries := uint64(0); tries < limit; {

@@ -94,7 +94,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// BenchmarkAllocate is why allocation is by compare-and-swap: beside an addition it costs nothing where a slot is
+// BenchmarkAllocate is why allocation is by compare-and-swap: next to an addition it costs nothing where a slot is
 // a core, and an addition can overshoot the block or land in a later round of it.
 func BenchmarkAllocate(b *testing.B) {
 	for _, goroutines := range []int{1, 2} {

@@ -154,7 +154,7 @@ func TestReservation(t *testing.T) {
 	}
 }
 
-// TestStuckWriters leaves reservations open for ever: each costs its block, not more, what was committed beside it
+// TestStuckWriters leaves reservations open for ever: each costs its block, not more, what was committed next to it
 // is read, and nothing else is lost. With the paper's mapping each costs its metadata, N/A blocks.
 func TestStuckWriters(t *testing.T) {
 	forMappings(t, func(t *testing.T, m Mapping) {

@@ -37,7 +37,7 @@
 // # Design
 //
 // This is BTrace (Wang et al., "Enabling Efficient Mobile Tracing with BTrace", ASPLOS '25); sections are named
-// beside the mechanisms. Shared words hold a position in 40 bits and a small number in 24.
+// next to the mechanisms. Shared words hold a position in 40 bits and a small number in 24.
 //
 //   - A block has two words, Allocated and Confirmed: its position and bytes given out, its position and bytes
 //     whose records are complete (3.2). Writers of one slot share its block: each takes room by compare-and-swap
@@ -67,7 +67,7 @@
 // # Limits
 //
 // Linux only: memory is mapped, and given back, by its system calls. Blocks of 4 to 64 KiB, 2^24 of them; 2^40 positions in a buffer's life (4.5 PB of 4 KiB blocks), after which
-// writes fail with ErrFull. 4 bytes of header and up to 3 of padding a record, 32 bytes of memory a block beside
+// writes fail with ErrFull. 4 bytes of header and up to 3 of padding a record, 32 bytes of memory a block next to
 // the blocks. Writes fail with ErrHeld if every block that could be overwritten holds a record that is not committed.
 // A buffer in a file survives the death of processes, not that of the machine; whoever can write the file
 // can make its users read nonsense, not crash: except by truncating it.

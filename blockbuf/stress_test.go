@@ -30,7 +30,7 @@ func checkRecord(p []byte) (producer, seq uint32, err error) {
 	return binary.LittleEndian.Uint32(p), binary.LittleEndian.Uint32(p[4:]), nil
 }
 
-// TestStress runs producers that write, reserve, sleep with a reservation and exit, beside readers, snapshots,
+// TestStress runs producers that write, reserve, sleep with a reservation and exit, next to readers, snapshots,
 // seals and resizes. No record may be torn, twice, or out of its producer's order; every record written must be
 // read or be in a position that counts as lost; and the end of the history must be there.
 // HBTRACE_STRESS=30s makes it run that long.

@@ -1,6 +1,6 @@
 // Package diskcache keeps files from run to run: what was worked out of a build of a module before, named after its build id.
 //
-// A file is written beside its place and renamed into it, so that of two processes that do so at once one wins and nobody reads half
+// A file is written next to its place and renamed into it, so that of two processes that do so at once one wins and nobody reads half
 // of anything; nothing is locked. Only files of this user that nobody else may write are read, and nothing is written into a
 // directory of somebody else's. What a file holds, and how it is proved, is the caller's: whatever is wrong with one, it is as if it
 // were not there, and that none can be written is no loss.

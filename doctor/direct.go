@@ -53,7 +53,7 @@ func lookDirect(f *findings, base string, file *elf.File, c closure) {
 // the code looks like it is one in some millions.
 func directCalls(file *elf.File) []string {
 	const (
-		most    = 64 << 20 // of code looked at
+		most    = 64 << 20 // of code read
 		between = 24       // bytes from the number to the instruction: the arguments are loaded there
 	)
 	movEax, syscall := byte(0xb8), []byte{0x0f, 0x05}

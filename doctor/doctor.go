@@ -1,4 +1,4 @@
-// The vocabulary of a diagnosis: what was looked at, how it stands, what to do about it.
+// The vocabulary of a diagnosis: what was checked, how it stands, what to do about it.
 
 // Package doctor tells what this machine and one program allow hbtrace to record, and what to do about the
 // rest. It looks and never changes anything: no file is left behind, no process is started or stopped.
@@ -20,7 +20,7 @@ const (
 	Fail Level = "fail" // nothing can be recorded
 )
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Level  Level  `json:"level"`
 	Name   string `json:"name"`

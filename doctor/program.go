@@ -267,7 +267,7 @@ func (p *Program) lookGo(f *findings, path string) {
 			"%s: linked dynamically (with cgo) only its C side could be recorded: Go makes its system calls itself", info.GoVersion)
 		return
 	}
-	f.add(Warn, "Go", "for the Go side use runtime/pprof and runtime/trace beside it",
+	f.add(Warn, "Go", "for the Go side use runtime/pprof and runtime/trace as well",
 		"%s: its C side is recorded; Go's own locks, I/O and heap do not pass through libc", info.GoVersion)
 }
 

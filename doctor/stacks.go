@@ -16,7 +16,7 @@ import (
 // in between, and before it when a frame is not always needed.
 var movRSP = [][]byte{{0x48, 0x89, 0xe5}, {0x48, 0x8b, 0xec}}
 
-const prologue = 48 // bytes looked at
+const prologue = 48 // bytes read
 
 // lookStacks says how the program's stacks will be walked: by unwind tables where its code has any, else by frame pointers.
 func lookStacks(f *findings, file *elf.File) {

@@ -101,7 +101,7 @@ func (r *patientReader) Read(b []byte) (int, error) {
 	return r.c.Read(b)
 }
 
-// check refuses what would lead a reader astray: whoever answers may be another user's program.
+// check refuses what would mislead a reader: the process that answers may be another user's program.
 func (s *Snapshot) check() error {
 	for i, n := range s.Nodes {
 		if int64(n.Parent) > int64(i) { // callers come first: stacks end

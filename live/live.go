@@ -1,5 +1,5 @@
 // Package live is how a recording that runs tells what its threads are doing at this moment: live.go is what it tells,
-// server.go the recorder's side, client.go the side of whoever looks.
+// server.go the recorder's side, client.go the reader's side.
 //
 // A recorder listens on an abstract socket whose name begins with [Prefix] and its pid, so that it is found in
 // /proc/net/unix and vanishes with it. Who connects gets one [Snapshot] as JSON, and the connection is closed. Both sides ask

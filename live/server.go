@@ -19,7 +19,7 @@ import (
 // Prefix begins the names of recorders' sockets. Their pid follows, and what makes the name their own.
 const Prefix = "hbtrace-live-"
 
-// patience is how long a client may take to read what it asked for: the next one waits.
+// patience is how long a client may take to read its answer: the next one waits.
 const patience = 5 * time.Second
 
 // Server answers one client after the other until it is closed.
@@ -68,7 +68,7 @@ func (s *Server) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors, for example: whoever asks waits in the queue
+		if err != nil { // out of descriptors, for example: clients wait in the queue
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}

@@ -27,7 +27,7 @@ if [ -f "$agent" ] && [ "$(made_by "$agent")" != "$here" ]; then
   echo "fresh: the agent was made by $(made_by "$agent"), this is $here: not compiled anew; go test checks its sources' hash"
   packages=$(printf '%s\n' "$packages" | grep -v '/agent$')
 fi
-# The kernel program likewise: clang's version is noted beside it.
+# The kernel program likewise: clang's version is noted next to it.
 clang_here=$(clang --version 2>/dev/null | head -n 1 || true)
 if [ -f kernel/zsources.go ] && { [ ! -e /usr/include/bpf/bpf_helpers.h ] || ! grep -qF "\"$clang_here\"" kernel/zsources.go; }; then
   echo "fresh: the kernel program was made by $(grep -o 'madeBy.*' kernel/zsources.go | cut -d'"' -f2), here is ${clang_here:-no clang}: not compiled anew; go test checks its sources' hash"

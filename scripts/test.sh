@@ -19,12 +19,16 @@ if [ $status -ne 0 ]; then
   printf '\n---- full output ----\n'
   cat "$log"
 fi
+# one line for each skipped test with its reason, and how many there are
 skips=$(awk '
   /^=== (RUN|CONT|NAME)/ { name = $3 }
   /^ *[A-Za-z0-9_.\/-]+\.go:[0-9]+: / { line = $0; sub(/^ *[^ ]+ /, "", line); last[name] = line }
   /^ *--- SKIP: / { print "  " $3 ": " last[$3] }' "$log")
 if [ -n "$skips" ]; then
-  printf 'skipped:\n%s\n' "$skips"
+  printf 'skipped, %s tests:\n%s\n' "$(printf '%s\n' "$skips" | wc -l)" "$skips"
 fi
+printf 'packages that took longest:\n'
+sed -nE 's/^(ok|FAIL)[[:space:]]+([^[:space:]]+)[[:space:]]+([0-9.]+)s.*/\3 \2/p' "$log" | sort -rn | head -n 15 | awk '{ printf "%9.1f s  %s\n", $1, $2 }'
+# The last lines are go test's own.
 grep -E '^(ok|FAIL|\?|panic:)[[:space:]]' "$log"
 exit $status

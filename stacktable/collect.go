@@ -13,7 +13,7 @@ import (
 //
 // The ids of what stays stay. An id that was taken back names nothing, until Push gives it to another stack.
 //
-// It costs a few ns for each node of the table, in one go, and must not run beside Push.
+// It costs a few ns for each node of the table, in one go, and must not run next to Push.
 func (t *Table) Collect(roots func(mark func(trace.StackID)), gone func(trace.StackID, trace.Node)) int {
 	top := t.top.Load()
 	words := int(top/64) + 1

@@ -28,8 +28,8 @@
 // the index word or a non-zero meta therefore sees the whole node. Ids are claimed in order and may be
 // written out of order; AppendMade stops in front of the first that is not written.
 //
-// Collect must not run beside Push: who pushes a stack holds the id of its upper half, which is no root yet. Node and
-// Depth of ids that are alive may run beside it, and stay wait-free.
+// Collect must not run next to Push: who pushes a stack holds the id of its upper half, which is no root yet. Node and
+// Depth of ids that are alive may run next to it, and stay wait-free.
 package stacktable
 
 import (
@@ -396,7 +396,7 @@ func (t *Table) Stats() Stats {
 	return s
 }
 
-// All calls f for every node, in ascending order of ids. A parent may come after its child. It must not run beside
+// All calls f for every node, in ascending order of ids. A parent may come after its child. It must not run next to
 // Push or Collect.
 func (t *Table) All(f func(trace.StackID, trace.Node)) {
 	for id := trace.StackID(1); uint32(id) <= t.top.Load(); id++ {

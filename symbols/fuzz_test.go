@@ -231,7 +231,7 @@ func FuzzSections(f *testing.F) {
 			if opened++; opened > 100 {
 				t.Fatalf("%d files were opened", opened)
 			}
-			// A debug link names a file beside the program or in a directory of debug files, nothing else.
+			// A debug link names a file next to the program or in a directory of debug files, nothing else.
 			if name == ".gnu_debuglink" && path != "/mem" && filepath.Dir(path) != "/" && filepath.Dir(path) != "/.debug" && !strings.HasPrefix(path, "/debug/") {
 				t.Fatalf("%q was opened", path)
 			}

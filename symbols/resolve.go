@@ -181,7 +181,7 @@ func (m *module) resolve(addr uint64, unit int32, l *lookup) ([]trace.SymFrame, 
 		}
 	}
 	if m.dw != nil || m.gotab != nil {
-		e = extent{addr, addr + 1} // what begins beside it is not known here
+		e = extent{addr, addr + 1} // what begins next to it is not known here
 	}
 	if symbol == "" {
 		return nil, e

@@ -157,7 +157,7 @@ func (d *dwarfInfo) splitUnit(skeleton *unitRef, id uint64, sec map[string][]byt
 	return nil, 0, fmt.Errorf("%s is of another build: not used", path)
 }
 
-// openSplitFiles looks for the package beside a module's files. What is wrong with it is a problem; units are then looked for in .dwo files.
+// openSplitFiles looks for the package next to a module's files. What is wrong with it is a problem; units are then looked for in .dwo files.
 func (r *Resolver) openSplitFiles(m *module, main, im *image, problem func(error)) *splitFiles {
 	s := &splitFiles{}
 	var dirs []string

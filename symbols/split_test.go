@@ -15,7 +15,7 @@ import (
 )
 
 // TestSplitDWARF: a program built with -gsplit-dwarf gets the functions, inlined calls and lines that the same program has with its debug
-// information in it: with the .dwo files where they were made, beside a program that was moved, and packed. Without them, or with those of
+// information in it: with the .dwo files where they were made, next to a program that was moved, and packed. Without them, or with those of
 // another build, it gets the physical functions and lines, and a note that says so; never another name.
 func TestSplitDWARF(t *testing.T) {
 	for _, c := range [][3]string{

@@ -34,7 +34,7 @@ const (
 	KindWait                        // interval [Start, Time]: waited for a lock, condition, semaphore, barrier, thread or futex
 	KindCall                        // interval [Start, Time]: a blocking call longer than the threshold
 	KindRelease                     // let Object go while somebody waited for it; Debt is the delay it caused
-	KindAlloc                       // sampled allocation: Object is the address, Size the bytes asked for, Weight the bytes it stands for
+	KindAlloc                       // sampled allocation: Object is the address, Size the bytes requested, Weight the bytes it stands for
 	KindFree                        // a sampled allocation was freed: Object is the address
 	KindThreadStart                 // first event of a thread
 	KindThreadExit                  // last event of a thread; CPU is the CPU time since its last KindCPU, which nothing else accounts for
@@ -44,7 +44,7 @@ const (
 	KindUsage                       // interval [Start, Time]: what the kernel counted of the thread in it: Size minor and Weight major page faults, Object voluntary and Object2 involuntary context switches, Debt how long it was ready to run and had no CPU (0 where KindOff tells). Not in its thread's order
 )
 
-// Beside says that events of a kind stand beside their thread's own account: in no order with its other events, and no
+// Next to says that events of a kind stand next to their thread's own account: in no order with its other events, and no
 // part of where its time went.
 func (k Kind) Beside() bool { return k == KindOff || k == KindHold || k == KindUsage }
 
@@ -78,7 +78,7 @@ const (
 //
 // Equal neighbours of a thread (same Kind, Stack, Same == depth of Stack) are merged: Count says how many
 // there were, Start the time of the first, Time that of the last, CPU their sum. A sample taken at the entry of a call
-// that blocked and came to an end is not an event beside the call's interval.
+// that blocked and came to an end is not an event next to the call's interval.
 type Event struct {
 	Kind     Kind
 	Flags    Flags
@@ -92,8 +92,8 @@ type Event struct {
 	CPU      int64    // ns of thread CPU time this event stands for (KindCPU, KindThreadExit)
 	Object   uint64   // lock, futex or allocation address, or descriptor; KindCPU: return address of the call before the run of work, 0 unknown or a run like no other
 	Object2  uint64   // condition wait: the mutex; poll with a Releaser: the descriptor that was ready
-	Size     uint64   // allocation: bytes asked for. Wait with a Weight above 1: how likely it is that Releaser is the one, in thousandths; 0 not estimated
-	Weight   uint64   // KindCPU: what the sample counts for beside others of its Object, in 256ths; 0: as one. Allocation: bytes this sample stands for; objects = Weight/Size. Wait, and call that signals: how many threads may have ended it, of whom Releaser is one; 0 one, or not counted
+	Size     uint64   // allocation: bytes requested. Wait with a Weight above 1: how likely it is that Releaser is the one, in thousandths; 0 not estimated
+	Weight   uint64   // KindCPU: what the sample counts for next to others of its Object, in 256ths; 0: as one. Allocation: bytes this sample stands for; objects = Weight/Size. Wait, and call that signals: how many threads may have ended it, of whom Releaser is one; 0 one, or not counted
 	Debt     int64    // release: ns of delay caused; KindUsage: ns of delay by others on its CPU
 	Result   int64    // interval: the call's return value or -errno
 	Owner    ThreadID // wait: who held the object when the wait began; 0 unknown

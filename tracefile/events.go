@@ -6,7 +6,7 @@
 //	       ─► …                             ┘
 //
 // A worker has a few batches of its own and waits until one of them comes back, so that what is decoded ahead stays
-// small enough for the processor's caches, whatever the recording's size: what goes on ahead beside the section
+// small enough for the processor's caches, whatever the recording's size: what goes on ahead next to the section
 // whose turn it is, is mostly decompression, which costs about as much as decoding.
 
 package tracefile

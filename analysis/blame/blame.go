@@ -6,8 +6,8 @@
 //
 // A wait is split where the object changed hands (holds.go): who had it is known from the wait's own owner and
 // releaser, from the other waits for the object, each of which ends in an acquisition, and from the recorded releases.
-// For each piece the holder's own timeline is looked at (timeline.go): in a call, it is the end of the chain; on a CPU
-// by its samples, likewise; waiting itself, the same question is asked for that wait at that instant (walk.go). For
+// For each piece the holder's own timeline is read (timeline.go): in a call, it is the end of the chain; on a CPU
+// by its samples, likewise; waiting itself, the same question is put about that wait at that instant (walk.go). For
 // what is signalled and not held (condition, semaphore, barrier, join, other futexes) the thread that let go in the
 // end stands for the holder: the waiter could not go on until that thread came by.
 //
@@ -23,7 +23,7 @@
 // that was waited for while another was held gives their order; [Inversion] lists orders that contradict each other.
 //
 // Memory: up to Options.MaxIntervals and MaxSamples are kept at a time, some 100 and 32 bytes each. What comes later is counted, or,
-// with Options.Whole, takes the place of what was looked at (window.go).
+// with Options.Whole, takes the place of what was followed (window.go).
 package blame
 
 import (
@@ -40,11 +40,11 @@ import (
 type Options struct {
 	MaxIntervals int // waits, calls and releases kept; 1 Mi
 	MaxSamples   int // 2 Mi
-	MaxSteps     int // pieces of chains looked at, of each window; 32 Mi. Waits for locks are looked at first
+	MaxSteps     int // pieces of chains followed, of each window; 32 Mi. Waits for locks come first
 	MaxLinks     int // distinct links of chains kept; 256 Ki
 	// Whole looks at all of a recording, window after window, for the summary. [Result.Accounts] are not kept then.
 	Whole bool // a window is half as large, since what is sorted is there twice
-	// Spent, where it is set, is told of every part of every wait as it is followed: what is summed up in [Result.Chains], for sums over
+	// Spent, where it is set, gets every part of every wait as it is followed: what is summed up in [Result.Chains], for sums over
 	// parts of a recording. The parts of one wait come one after the other, and not in the order of time. It must not keep what it gets.
 	Spent func(*Spent)
 }
@@ -58,7 +58,7 @@ type Spent struct {
 	From, To trace.Ns
 }
 
-// Export is what an export may spend beside its own work: a quarter of the memory and of the steps.
+// Export is what an export may spend next to its own work: a quarter of the memory and of the steps.
 func Export() Options {
 	return Options{MaxIntervals: 1 << 18, MaxSamples: 1 << 19, MaxSteps: 8 << 20, MaxLinks: 64 << 10}
 }
@@ -95,11 +95,11 @@ const (
 	Runnable                  // ready to run without a CPU, as the kernel saw it
 	OffCPU                    // blocked outside any recorded call, as the kernel saw it
 	Unseen                    // in no recorded interval, and not sampled nearby
-	Handover                  // let go already: the waiter was on its way
+	Handover                  // released already: the waiter was on its way
 	TimedOut                  // nobody was to come: the wait ended by its time-out
 	Nobody                    // who held it, or who would have come, is not known
 	Cycle                     // waiting for somebody who waited for the first
-	Unfollowed                // deeper or more than was looked at
+	Unfollowed                // deeper or more than is followed
 )
 
 var actNames = [...]string{
@@ -227,7 +227,7 @@ type Result struct {
 
 	// What was left out, because there was too much of it.
 	IntervalsLeft, SamplesLeft, WaitsLeft, LinksLeft uint64
-	// Waits that began before what was still remembered when they were looked at.
+	// Waits that began before what was still in memory when they were followed.
 	WaitsFaded uint64
 }
 
@@ -328,7 +328,7 @@ type Account struct {
 // Accounts are those of single waits. They are little of what there is in a [Result], and stay when that is let go.
 type Accounts map[waitID]end
 
-// Accounts are what became of single waits; none where Options.Whole was asked for.
+// Accounts are what became of single waits; none with Options.Whole.
 func (r *Result) Accounts() Accounts { return r.ends }
 
 // Of is the account of a wait of a thread that ended at a time.

@@ -184,7 +184,7 @@ func (a *Analyser) pieces(dst []piece, iv *interval) []piece {
 		case t.taken:
 			pend(t.at)
 			holder, free, seen = t.thread, false, true
-		case holder == 0 && !free: // whoever let go must have had it
+		case holder == 0 && !free: // the releaser must have held it
 			holder, seen = t.thread, false
 			pend(t.at)
 			holder, free = 0, true

@@ -28,7 +28,7 @@ type node struct {
 	total   int64
 	max     int64
 	count   uint64
-	current int64 // of the wait that is being looked at
+	current int64 // of the wait that is followed now
 	wait    int64 // its number
 }
 

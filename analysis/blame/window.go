@@ -30,7 +30,7 @@ func (a *Analyser) room(n func() int, limit int) bool {
 }
 
 // roll looks at the waits that ended in the first three quarters of what is remembered, by the time of the fullest list, and
-// forgets what ended in its first half: so each wait is followed with a quarter of all around it, both ways. Whoever held
+// forgets what ended in its first half: so each wait is followed with a quarter of all around it, both ways. A thread that held
 // something in a call that ends later still is taken for not seen then, and what a wait that began earlier was spent on at
 // first is not known: Result.WaitsFaded counts those.
 func (a *Analyser) roll() {

@@ -29,7 +29,7 @@ func busy(w *world) {
 	}
 }
 
-// TestWindows: a recording looked at in windows is what it is in one piece, where no wait is longer than what is kept around it.
+// TestWindows: a recording read in windows gives what it gives in one piece, where no wait is longer than what is kept around it.
 func TestWindows(t *testing.T) {
 	w := newWorld()
 	busy(w)

@@ -29,7 +29,7 @@ func (e *Edge) Certain() bool { return 2*e.Sure >= e.Count }
 // Bounds of the join. A wait's release is stored near it (threads interleave roughly by time), so a window is
 // enough; what falls out of it keeps its releaser and loses only that one's stack.
 const (
-	joinWindow = 1 << 15 // waits looking for their release, and releases not yet asked for
+	joinWindow = 1 << 15 // waits looking for their release, and releases that no wait has used
 	MaxEdges   = 1 << 17 // MaxEdges different edges are kept; waits beyond are counted in Folded
 )
 

@@ -51,10 +51,10 @@ type addrKey struct {
 	mark   bool
 }
 
-// node is what is looked at for every event: together, for it lies in no cache.
+// node is read for every event. Its fields lie together, because they are in no cache.
 type node struct {
 	parent uint32 // 0 outermost
-	set    uint32 // of Table.sets; 0 not looked at yet
+	set    uint32 // of Table.sets; 0 not resolved yet
 	depth  uint16 // frames down to the root, itself included; 0 not counted yet
 	width  uint8  // functions at it, as far as they are few; 0 not counted yet
 }
@@ -70,7 +70,7 @@ type Table struct {
 	sets    [][]At // 0 unused
 	byAddr  map[addrKey]uint32
 	nodes   []node // by StackID
-	plumbs  []int8 // by ID, of a run-time library: 1 yes, -1 no, 0 not looked at yet
+	plumbs  []int8 // by ID, of a run-time library: 1 yes, -1 no, 0 not decided yet
 	path    []trace.StackID
 	started map[string]string           // programs' paths: what they are called
 	starts  map[trace.ModuleID][]uint64 // of threads' start routines

@@ -151,7 +151,7 @@ func (b *Builder) AddTagged(e *trace.Event, tag uint64) error { return b.nest.Ad
 
 func (b *Builder) step(s *nest.Step) error {
 	if s.Event.Kind.Beside() {
-		return nil // beside the thread's own account
+		return nil // next to the thread's own account
 	}
 	return b.add(b.thread(s.Event.Thread), s)
 }

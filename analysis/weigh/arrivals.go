@@ -25,7 +25,7 @@ import (
 //
 // Samples that say next to nothing decide where there is nothing better.
 
-// Arrived counts the samples of one place, each for what its recorder says that it stands for beside others of its origin ([trace.Event.Weight]).
+// Arrived counts the samples of one place, each for what its recorder says that it stands for next to others of its origin ([trace.Event.Weight]).
 type Arrived struct {
 	inTime, own float64 // met instructions; of them, those sent on the thread's own processor
 	preempted   float64 // met instructions after the thread had been preempted
@@ -83,7 +83,7 @@ type arrivals struct {
 	all Arrived
 
 	// What judge finds:
-	preempted float64                 // what a preempted sample counts for beside one in time
+	preempted float64                 // what a preempted sample counts for next to one in time
 	inCalls   float64                 // share of the time that is spent in system calls
 	calls     []call                  // which
 	callOf    map[trace.StackID]int32 // of places at the end of one
@@ -260,7 +260,7 @@ func (own *arrivals) eachEnd(a *arrivals, f func(s *PlaceArrived, call int32, n 
 	}
 }
 
-// agreement is what a sample of a second kind, of which there are m, is to count for beside one of the first, of which there are n, so that the
+// agreement is what a sample of a second kind, of which there are m, is to count for next to one of the first, of which there are n, so that the
 // expected square of the error is least (James and Stein's idea, with the bias in place of the prior): 1 where the shares of the kinds differ by no more than chance makes
 // them, little where they differ much. variance is that of one sample, distance the square of the difference, both summed up over whatever is compared.
 func agreement(variance, distance, n, m float64) float64 {

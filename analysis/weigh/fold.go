@@ -45,7 +45,7 @@ func (c *Collector) fold() {
 }
 
 // Coarser is a collector of the same events that keeps rows apart by less: by a part of what this one does. Its table is the one that
-// would be had it been asked for that from the beginning. What was added before is all that it has; it takes no more events, and this
+// would be had it been made so from the beginning. What was added before is all that it has; it takes no more events, and this
 // one should not either. Where this one has already given up as much, it is the very same.
 func (c *Collector) Coarser(by By) *Collector {
 	if c.o.By == by || c.ended {
@@ -83,7 +83,7 @@ func (rs *runs) fold(became []int32) {
 	}
 }
 
-// maxAhead is for how many events memory is asked for at a time: what they need fits a core's own cache.
+// maxAhead is for how many events memory is requested at a time: what they need fits a core's own cache.
 const maxAhead = 512
 
 // ahead reads what the given events will need: processors wait for several reads that do not depend on each other at the

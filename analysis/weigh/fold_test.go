@@ -9,7 +9,7 @@ import (
 	"github.com/hbtrace/hbtrace/trace/tracetest"
 )
 
-// many is a recording with more of everything than fits a table that is asked for ahead: origins, objects, late and
+// many is a recording with more of everything than fits a table whose rows are requested ahead: origins, objects, late and
 // preempted samples, allocations freed by other threads.
 func many() trace.Source {
 	b := tracetest.New()
@@ -55,7 +55,7 @@ func many() trace.Source {
 	return b.Source()
 }
 
-// Labels that are given up on the way leave what there would be had they never been asked for; events that are added
+// Labels that are given up on the way leave what there would be without them; events that are added
 // many at a time, what they leave one by one.
 func TestFewerLabels(t *testing.T) {
 	src := many()

@@ -30,7 +30,7 @@ func TestLocking(t *testing.T) {
 		{futex, []string{"lock_all", "a", "b", "c", "d", "e", "f"}, false},
 		{futex, []string{"main", "void wait<std::mutex>(std::mutex&)"}, true},
 		{futex, []string{"main", "wait_for(std::mutex&)"}, false},
-		{futex, []string{"main", strings.Repeat("<(", 1<<20)}, false}, // looked at in bounded time
+		{futex, []string{"main", strings.Repeat("<(", 1<<20)}, false}, // decided in bounded time
 	} {
 		b := tracetest.New()
 		id := b.Stack(tt.stack...)

@@ -71,7 +71,7 @@ func (rs *runs) number(o Origin) int32 {
 
 func runKey(number, row int32) uint64 { return uint64(number+1)<<32 | uint64(uint32(row)) }
 
-// sum finds the sum of an origin and a row. It is valid until the next one is asked for.
+// sum finds the sum of an origin and a row. It is valid until the next call.
 func (rs *runs) sum(number, row int32) *runSum {
 	if 3*(rs.used+1) > 2*len(rs.sums) {
 		old := rs.sums

@@ -22,7 +22,7 @@ const (
 	Contentions               // recorded waits for a lock
 	Delay                     // ns of them
 	AllocObjects              // allocations, estimated from the sampled ones without bias
-	AllocSpace                // bytes asked for by them
+	AllocSpace                // bytes requested by them
 	InuseObjects              // those not freed by the end
 	InuseSpace
 	NumValues

@@ -24,7 +24,7 @@ import (
 	"github.com/hbtrace/hbtrace/trace"
 )
 
-// By says what rows are kept apart by, beside the stack. Combine with |.
+// By says what rows are kept apart by, next to the stack. Combine with |.
 type By uint8
 
 // Grouping keys.
@@ -208,7 +208,7 @@ func (c *Collector) Table() *Table {
 }
 
 // AddBatch is Add for a recording's next events. Tables of a large recording lie in no cache; what each event needs of them
-// is asked for beforehand, all at the same time, instead of one after the other.
+// is requested beforehand, all at the same time, instead of one after the other.
 func (c *Collector) AddBatch(events []trace.Event) error {
 	for len(events) > maxAhead {
 		if err := c.AddBatch(events[:maxAhead]); err != nil {
@@ -228,7 +228,7 @@ func (c *Collector) AddBatch(events []trace.Event) error {
 // Add takes the recording's next event. It keeps no reference to it. The error is [ErrTooManyRows].
 func (c *Collector) Add(e *trace.Event) error {
 	if e.Kind.Beside() {
-		return nil // beside the thread's own account: its waits and calls are what weighs
+		return nil // next to the thread's own account: its waits and calls are what weighs
 	}
 	t := c.thread(e.Thread)
 	if e.Stack != 0 && c.t.Frames.Valid(e.Stack) {

@@ -27,7 +27,7 @@ func (s *spread) add(got, truth, variance float64) {
 	}
 }
 
-// String gives the mean error with its standard error over the rounds, and the standard deviation of a round beside the stated one.
+// String gives the mean error with its standard error over the rounds, and the standard deviation of a round next to the stated one.
 func (s *spread) String() string {
 	mean, deviation := meanAndDeviation(s.errors)
 	n := float64(len(s.errors))

@@ -1,6 +1,6 @@
 package main
 
-// This file owns the one question that is asked of CPU time beside perf: in how many scenarios is hbtrace further from the truth than perf, in the
+// This file owns the one question that is asked of CPU time next to perf: in how many scenarios is hbtrace further from the truth than perf, in the
 // same run. It reads the file of raw results.
 
 import (

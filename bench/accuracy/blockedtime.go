@@ -18,7 +18,7 @@ type interval struct {
 	from, to int64
 	matched  bool
 
-	slept, preempted bool // timed ones: in this wait, or right beside it
+	slept, preempted bool // timed ones: in this wait, or right next to it
 }
 
 func (i interval) ns() int64 { return i.to - i.from }

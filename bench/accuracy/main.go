@@ -4,7 +4,7 @@
 //	go run ./bench/accuracy [-rounds 5] [-cpu 4s] [-fp] [-perf dwarf] [-how] [-each] [-samples 10000] [-again] [-o DIR] [-stops 1000] [-only NAME] [cpu|callgrind|blocked|switches|alloc|stacks|durations …]
 //
 // Rounds of a scenario are summed up before they are compared: an error of the method stays, that of too few samples
-// shrinks. What each round gave is in a file beside. callgrind needs valgrind, and the Go module proxy for sqlite's source the first time.
+// shrinks. What each round gave is in a file next to. callgrind needs valgrind, and the Go module proxy for sqlite's source the first time.
 package main
 
 import (

@@ -1,7 +1,7 @@
 package main
 
 // This file owns the split by how a sample came about. A share that is wrong is the work of one of the ways in which
-// CPU time is noticed (sampler/points.h); beside the truth each shows which.
+// CPU time is noticed (sampler/points.h); next to the truth each shows which.
 
 import (
 	"fmt"

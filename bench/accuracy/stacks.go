@@ -21,7 +21,7 @@ import (
 type stackSubject struct {
 	name, what string
 	argv       []string
-	load       []string // a client, run beside it as often as it ends
+	load       []string // a client, run next to it as often as it ends
 }
 
 const (

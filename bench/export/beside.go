@@ -1,6 +1,6 @@
 package main
 
-// beside.go has perf record the same run, and sets what its tools take for one sample beside what ours take for one event.
+// next to.go has perf record the same run, and sets what its tools take for one sample next to what ours take for one event.
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 // besideFreq is how often both sample, per second of CPU time.
 const besideFreq = 999
 
-// beside runs bench/workloads/mixed.c under both, and then every conversion three times, by turns.
+// next to runs bench/workloads/mixed.c under both, and then every conversion three times, by turns.
 func beside(bin, dir string, rounds int) error {
 	if _, err := exec.LookPath("perf"); err != nil {
 		return errors.New("-beside needs perf (Debian package linux-perf)")

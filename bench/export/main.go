@@ -5,7 +5,7 @@
 // from the repository (60000000 samples are 1 GB):
 //
 //	go run ./bench/export [-samples 10000000] [-threads 64] [-dir DIR] [-only REGEXP]
-//	go run ./bench/export -beside 30000          # what perf's tools take for a recording of the same run
+//	go run ./bench/export -next to 30000          # what perf's tools take for a recording of the same run
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Command overhead measures what a recording costs whole programs: each workload of bench/workloads bare and under
 // `hbtrace run` with its defaults, A and B interleaved (A B B A …) in one run, as ratios, with every run's numbers
-// in a file beside them. Run it from the repository:
+// in a file next to them. Run it from the repository:
 //
 //	go run ./bench/overhead [-rounds 7] [-o DIR] [-flags "…"] [WORKLOAD…]
 //	go run ./bench/overhead -tools [-rounds 3] [-o DIR] [WORKLOAD or redis, nginx, memcached, sqlite3 …]
@@ -9,7 +9,7 @@
 // would run instead, with what each wrote and what each can show (tools.go, compare.go, servers.go).
 //
 // The workload measures its own CPU time (user and system, by getrusage at its end) and wall time, so that
-// neither the collector's nor the sampler's is in them; theirs are reported beside. So is the share of the workload's CPU time
+// neither the collector's nor the sampler's is in them; theirs are reported next to. So is the share of the workload's CPU time
 // that lies in the agent, by perf in a run of its own, where there is a perf (share.go).
 package main
 

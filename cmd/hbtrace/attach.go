@@ -123,10 +123,18 @@ func (f *runFlags) attach(cmd *cobra.Command, args []string) error {
 	}
 	o.Progress = recordingProgress(line)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	undo := func() {}
+	if o.Keep == (flight.Keep{}) {
+		if undo, err = out.keepOld(); err != nil {
+			stop()
+			return err
+		}
+	}
 	res, failed := collector.Attach(ctx, o, pids)
 	stop()
 	line.clear()
 	if res == nil {
+		undo()
 		return failed
 	}
 	signal.Ignore(syscall.SIGPIPE)

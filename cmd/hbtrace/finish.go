@@ -21,16 +21,16 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/report"
 )
 
-// patience is how long whoever waits for the program's end may be kept waiting for what is made of the recording; or an eighth
-// of the time that was recorded, where that is more. What takes longer is left to be asked for. It is so long that a recording of a GiB, some 100 million events, has
-// its summary: every report of it takes a second or two then, and a minute without.
+// patience is how long the outputs of a run may take after the program's end; or an eighth of the recorded time, where that is more.
+// Outputs estimated to take longer are skipped. A recording of a GiB, some 100 million events, still gets its summary: with it every
+// report takes a second or two, and without it a minute.
 const (
 	patience      = 90 * time.Second
 	patienceShare = 8
 )
 
-// What things take for an event, on two processors that have little else to do (go run ./bench/export). The same recording has the
-// same files made of it wherever it was made: how long they take there is not looked at.
+// What things take for an event, on two processors that have little else to do (go run ./bench/export). The same
+// recording gets the same files on every machine: how long they take on this one is not measured.
 const (
 	tablesTake   = 800 * time.Nanosecond // summary and profile, by one reading
 	profileTakes = 500 * time.Nanosecond // the profile alone
@@ -128,7 +128,7 @@ func (f *runFlags) finish(out *outputs, line *progress, stderr io.Writer) error 
 		err = errors.Join(err, f.tell(src, facts, files, stderr))
 	}
 	if len(left) > 0 {
-		fmt.Fprintf(stderr, "hbtrace: of %d events some things take long, and are left to be asked for:\n", src.Stats().Events)
+		fmt.Fprintf(stderr, "hbtrace: skipped, because %d events take long; create them with:\n", src.Stats().Events)
 		for _, command := range left {
 			fmt.Fprintf(stderr, "  %s\n", command)
 		}
@@ -150,7 +150,7 @@ func removeFile(path string) error {
 
 // tell writes the summary, and stores what it is made of. The files are written: a summary that nobody can be shown (a reader that went
 // away, a full disk behind 2>) is no reason to keep the program's status back, and what would be said of it could not be shown
-// either. Where nothing was recorded, or nothing was looked at, there is nothing to sum up: the reasons matter, in full.
+// either. Where nothing was recorded, or no event was read, there is nothing to sum up: the reasons matter, in full.
 func (f *runFlags) tell(src *recording, facts *report.Facts, files []string, w io.Writer) error {
 	if facts == nil {
 		for _, note := range src.Stats().Notes {
@@ -176,7 +176,7 @@ func (f *runFlags) tell(src *recording, facts *report.Facts, files []string, w i
 // manyEvents take long enough to read for what is found in them to be kept.
 const manyEvents = 250_000
 
-// partShare is how small a part of the recording each thing that is kept beside the facts must be, before it is compressed.
+// partShare is how small a part of the recording each thing that is kept next to the facts must be, before it is compressed.
 const partShare = 8
 
 // parts is what is kept of the facts and of the files that were written, the recording first.

@@ -111,7 +111,7 @@ func TestLeftToBeAskedFor(t *testing.T) {
 			if err := pprof.Write(&want, src, pprof.Options{}); err != nil {
 				t.Fatal(err)
 			}
-			// However it came to be, and beside whatever else.
+			// However it came to be, and next to whatever else.
 			if got, err := os.ReadFile(prefix + suffixPprof); err != nil || !bytes.Equal(got, want.Bytes()) {
 				t.Errorf("the profile has %d bytes (%v), want the same %d as of a reading of its own", len(got), err, want.Len())
 			}

@@ -14,11 +14,11 @@ import (
 	"github.com/hbtrace/hbtrace/visualize/report"
 )
 
-// durationFlag takes 10, 10s, 1m30s, 250ms; a bare number is seconds, unless units are asked for.
+// durationFlag takes 10, 10s, 1m30s, 250ms; a bare number is seconds, unless units are required.
 type durationFlag struct {
 	value     time.Duration
 	needsUnit bool
-	given     bool // 0 may be asked for
+	given     bool // tells 0 from no value
 }
 
 func (d *durationFlag) Type() string { return "duration" }

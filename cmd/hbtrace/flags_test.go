@@ -30,7 +30,7 @@ func TestDurationFlag(t *testing.T) {
 	}
 	d := durationFlag{needsUnit: true}
 	if d.Set("5") == nil || d.Set("0") != nil || d.Set("5us") != nil {
-		t.Error("units asked for, and not")
+		t.Error("units required, and not")
 	}
 }
 
@@ -108,7 +108,7 @@ func TestComplainIsOneLine(t *testing.T) {
 	}
 }
 
-// TestWriteFileWholeOrNot: a failure leaves the old file and nothing beside it, success replaces it.
+// TestWriteFileWholeOrNot: a failure leaves the old file and nothing next to it, success replaces it.
 func TestWriteFileWholeOrNot(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")

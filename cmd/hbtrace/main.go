@@ -21,7 +21,7 @@ import (
 // the program's own status. env and timeout use the same number; a program that is not found is 125 too.
 const ownFailure = 125
 
-// status is an error that is none: the exit status to end with, without a message.
+// status carries only an exit code: there is no message.
 type status int
 
 func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
@@ -39,7 +39,7 @@ func main() {
 
 func execute(args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
-	root.SetArgs(args)
+	root.SetArgs(joinUnwind(root, args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.Execute()
@@ -89,15 +89,23 @@ func newRoot() *cobra.Command {
 		Use:   "hbtrace",
 		Short: "Where every thread's time went, running or blocked, and who let it go on",
 		Long: `hbtrace records unmodified Linux programs, without privileges: what their threads ran, what they waited for
-and for how long, who held the lock and who let go, and what they allocated.
+and for how long, who held the lock and who released it, and what they allocated.
 
-  hbtrace run ./app args…      records, and writes hbtrace.hbt, hbtrace.pb.gz and hbtrace.perfetto-trace`,
+  hbtrace run ./app args…      records, and writes hbtrace.hbt, hbtrace.pb.gz and hbtrace.perfetto-trace
+  hbtrace report               prints the summary of hbtrace.hbt; --locks, --cpu, --blocked, --alloc print more
+  hbtrace view                 opens hbtrace.hbt in a browser`,
+		Version:       version(),
 		SilenceErrors: true, // printed once, by execute
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetVersionTemplate("hbtrace {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if mistake := (*trigger.Error)(nil); errors.As(err, &mistake) {
 			return mistake // it says where
@@ -119,6 +127,15 @@ and for how long, who held the lock and who let go, and what they allocated.
 		newPush(),
 		newDoctor(),
 		newVersion(),
+		newMan(),
 	)
+	flagError := root.FlagErrorFunc()
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misspelt(cmd, flagError(cmd, err)) })
+	addPID(root, root)
+	for _, c := range root.Commands() {
+		if c.Name() == "run" {
+			addPID(root, c)
+		}
+	}
 	return root
 }

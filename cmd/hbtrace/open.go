@@ -27,7 +27,7 @@ type recording struct {
 	line  *progress     // where to show how far a reading of the events is; nil: nowhere
 	doing string        // what it is read for
 	after time.Duration // how long it may take before that is shown
-	stays bool          // what is made of the events when they have been read takes long, too: the line is cleared by whoever set this
+	stays bool          // what is made of the events when they have been read takes long, too: the caller that set this clears the line
 }
 
 var _ trace.BatchSource = (*recording)(nil)

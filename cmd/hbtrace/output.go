@@ -19,7 +19,7 @@ import (
 const outputBuffer = 256 << 10
 
 // writeFile calls write for what is to become path; "-" is stdout. The old file stays until the new one is
-// complete: a failure, or the death of this process, leaves it as it was and nothing beside it.
+// complete: a failure, or the death of this process, leaves it as it was and nothing next to it.
 func writeFile(path string, stdout io.Writer, write func(io.Writer) error) error {
 	if path == "-" {
 		return buffered(stdout, write)

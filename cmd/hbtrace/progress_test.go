@@ -122,7 +122,7 @@ func TestProgressOfCommands(t *testing.T) {
 	}
 }
 
-// TestLate: what takes long says so once, and what was asked for is written on a line that is clear and stays so.
+// TestLate: what takes long says so once, and the result is written on a line that is clear and stays so.
 func TestLate(t *testing.T) {
 	tty, written := pty(t)
 	p := newProgress(tty, false)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/bits"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -67,8 +68,8 @@ func (f *runFlags) command() *cobra.Command {
 PREFIX` + suffixPprof + ` and PREFIX` + suffixPerfetto + ` and a summary on standard error. The program has standard input, output and
 error to itself; signals are passed on to it.
 
-Of a very large recording, what would take longer than 90 s (or an eighth of the time that was recorded) is left out:
-the commands that make it are told instead.
+Files that exist already are kept as NAME.old, as perf does. Outputs estimated to take over 90 s (or an eighth of the
+recorded time) are skipped, and the commands that create them are printed.
 
 It exits with the program's status, 128+n when signal n ended it, and with 125 when something is wrong with the
 recording or the program cannot be started.`,
@@ -90,12 +91,13 @@ recording or the program cannot be started.`,
 	flags.StringVarP(&f.prefix, "output", "o", defaultPrefix, "`prefix` of the files written; %p is the program's pid, %h the host, %t the time")
 	flags.IntVarP(&f.freq, "freq", "F", 499, "CPU samples per second of CPU time, of each thread")
 	flags.VarP(&f.duration, "duration", "d", "stop recording after this (10, 10s, 500ms); the program runs on")
-	flags.VarP(&f.events, "events", "e", "what to record")
+	flags.VarP(&f.events, "events", "e", "what to record: a comma-separated list of cpu, alloc, lock, syscall")
 	flags.VarP(&f.unwind, "unwind", "g", "how to walk stacks: auto (unwind tables, frame pointers where there are none) or fp")
+	flags.Lookup("unwind").NoOptDefVal = "auto" // perf's -g has no value
 	flags.Var(&f.allocPeriod, "alloc-period", "mean bytes between sampled allocations; 1 samples all")
 	flags.Var(&f.threshold, "threshold", "waits and calls shorter than this are only counted (20us, 1ms; 0 records all; default 10us for locks, 100us for calls)")
-	flags.VarP(&f.buffer, "buffer", "m", "memory between the program and the recorder, a power of two; more loses less")
-	flags.Var(&f.kernel, "kernel", "the kernel's own scheduling events, at a cost: off, auto (where permitted), on")
+	flags.VarP(&f.buffer, "buffer", "m", "memory between the program and the recorder, a power of two; a larger buffer drops fewer events")
+	flags.Var(&f.kernel, "kernel", "record the kernel's own scheduling events, which adds overhead: off, auto (where permitted), on")
 	flags.Var(&f.signal, "signal", "the sampling signal: urg, or rtmin+0 to rtmin+30 where the program needs SIGURG (less safe: docs/design/sampling.md)")
 	flags.BoolVar(&f.follow, "follow", false, "record processes that outlive the program to their end")
 	f.keep.add(flags)
@@ -103,7 +105,7 @@ recording or the program cannot be started.`,
 	flags.DurationVar(&f.push.every, "push-every", 15*time.Second, "`time` between pushes")
 	flags.StringVar(&f.push.service, "service", "", "service.name of what is pushed (default: OTEL_SERVICE_NAME, or the command)")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print more about the recording itself")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print all statistics of the recording")
 	return c
 }
 
@@ -182,9 +184,16 @@ func (f *runFlags) run(cmd *cobra.Command, command []string) error {
 		o.KeepBegun, o.KeepEnded = p.begin, p.end
 	}
 
+	undo := func() {}
+	if _, missing := exec.LookPath(command[0]); missing == nil && o.Keep == (flight.Keep{}) {
+		if undo, err = out.keepOld(); err != nil {
+			return err
+		}
+	}
 	res, failed := collector.Record(context.Background(), o)
 	line.clear()
 	if res == nil {
+		undo()
 		return failed
 	}
 	// From here on a reader of our output that went away must not keep the program's status from being passed on.
@@ -247,7 +256,7 @@ func recordingProgress(line *progress) func(collector.Progress) {
 func megabytes(n uint64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 
 // outputs are the names of a run's files. Where the pid is part of them, it is known only when the program runs:
-// until then the recording has a name of its own beside its final one.
+// until then the recording has a name of its own next to its final one.
 type outputs struct {
 	prefix  string // "" until settle
 	pattern string // with %p
@@ -271,6 +280,14 @@ func newOutputs(pattern string, at time.Time) (*outputs, error) {
 	}
 	out.interim = filepath.Join(filepath.Dir(prefix), fmt.Sprintf(".hbtrace-%d%s", os.Getpid(), suffixTrace))
 	return out, nil
+}
+
+// keepOld keeps what an earlier run wrote under the same names. Names with the pid in them are new.
+func (out *outputs) keepOld() (undo func(), err error) {
+	if out.prefix == "" {
+		return func() {}, nil
+	}
+	return keepOld(out.prefix+suffixTrace, out.prefix+suffixPprof, out.prefix+suffixPerfetto)
 }
 
 func (out *outputs) expand(pid int) (string, error) {

@@ -166,7 +166,7 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-// TestEvents: what is not asked for is not recorded.
+// TestEvents: features that are not chosen are not recorded.
 func TestEvents(t *testing.T) {
 	dir := t.TempDir()
 	if _, errs, status := run(t, dir, nil, "run", "-q", "-e", "lock,cpu", "sh", "-c", "exit 0"); status != 0 {

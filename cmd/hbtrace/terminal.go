@@ -46,7 +46,7 @@ type progress struct {
 	w    io.Writer // nil: silent
 	last time.Time
 	on   bool // something is on the line
-	// Nothing is to be shown any more: what was asked for is being written.
+	// Nothing is to be shown any more: the result is being written.
 	ended bool
 }
 

@@ -31,7 +31,7 @@ func newView() *cobra.Command {
 		Use:   "view [flags] [FILE]",
 		Short: "A recording in the browser",
 		Long: `view shows a recording as a page: what each thread did over time, flame graphs, who blocked whom, where slow requests
-went, and how far to trust it. The page is served on loopback, to whoever has the address that is printed; it loads
+went, and how far to trust it. The page is served on loopback, to anyone who has the printed URL; it loads
 nothing from anywhere else. Ctrl-C ends it. FILE is ` + defaultFile + ` unless it is named.
 
 To send a recording to somebody as a page: hbtrace export --html page.html`,

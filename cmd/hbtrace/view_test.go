@@ -1,6 +1,6 @@
 package main
 
-// The browser that view starts, as a stand-in that writes down what it is asked for: never a real one.
+// The browser that view starts, as a stand-in that writes down its arguments: never a real one.
 
 import (
 	"bufio"

@@ -390,7 +390,7 @@ func (p *Page) Screenshot() []byte {
 }
 
 // Metrics are Chromium's own figures of the page's main thread, by name: ScriptDuration, TaskDuration, LayoutDuration and so on, in seconds
-// of CPU time since it was first asked. What other programs do beside it is not in them.
+// of CPU time since it was first asked. What other programs do next to it is not in them.
 func (p *Page) Metrics() map[string]float64 {
 	p.t.Helper()
 	p.must(p.call("Performance.enable", values{"timeDomain": "threadTicks"}, nil))

@@ -26,7 +26,7 @@ func TestSummaryLeadsToTheCause(t *testing.T) {
 		{
 			"fsynclock", []string{disk, "-Wl,-rpath," + filepath.Dir(disk)},
 			[]string{
-				`reader-\* \(3\) in read_entry for mutex journal_lock.* ◂ saver in save_journal: fsync in write_out`,
+				`reader-.* in read_entry for mutex journal_lock.* ◂ saver in save_journal: fsync in write_out`,
 				`write_out \(fsynclock\.c:\d+\)`,
 			},
 			"hbtrace report --locks ",
@@ -39,7 +39,7 @@ func TestSummaryLeadsToTheCause(t *testing.T) {
 		{
 			"allocstorm", nil,
 			[]string{`allocating and freeing memory took (\d\d|100)[.0-9]* % of the CPU time, [.0-9]+ % in (build|drop)_index \(allocstorm\.c:\d+\)`},
-			"hbtrace report ", // which of the tables depends on what else the machine does
+			"hbtrace report --alloc --stacks ",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

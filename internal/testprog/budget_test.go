@@ -54,7 +54,7 @@ func TestMemoryBudget(t *testing.T) {
 		t.Errorf("a thread that is never sampled takes %.2f KiB, want at most 4", perIdle)
 	}
 	for _, depth := range []int{1, 30, 240} {
-		one, b := added(1, 0, depth), added(1+workers, 0, depth) // one, for what the first needs beside its own
+		one, b := added(1, 0, depth), added(1+workers, 0, depth) // one, for what the first needs next to its own
 		per := (b.private - one.private) / workers
 		t.Logf("a sampled thread, %d frames deep: %.1f KiB, and %.1f of its stack", depth, per, (b.stacks-one.stacks)/workers)
 		if per*workers > 32*workers+noise {
@@ -64,7 +64,7 @@ func TestMemoryBudget(t *testing.T) {
 			t.Errorf("a sampled thread, %d frames deep, takes %.1f KiB: less than its last stack", depth, per)
 		}
 	}
-	// Where it took locks that others wait for is kept beside (hooks/hold.h).
+	// Where it took locks that others wait for is kept next to (hooks/hold.h).
 	one, b := added(1, 0, 30, "hot"), added(1+workers, 0, 30, "hot")
 	per := (b.private - one.private) / workers
 	t.Logf("one that takes such locks: %.1f KiB", per)
@@ -76,7 +76,7 @@ func TestMemoryBudget(t *testing.T) {
 	}
 }
 
-// withStacks counts the threads of a recording, and those beside main threads that left a stack.
+// withStacks counts the threads of a recording, and those next to main threads that left a stack.
 func withStacks(t *testing.T, file string) (sampled, threads int) {
 	t.Helper()
 	src, err := tracefile.Open(file)

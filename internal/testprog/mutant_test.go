@@ -1,7 +1,7 @@
 package testprog
 
 // mutant_test.go: the tests of the guest's manners fail when the agent has none. Each mutant is the agent with one line of
-// its sources broken on purpose; it is built beside the real one and goes into no other binary.
+// its sources broken on purpose; it is built next to the real one and goes into no other binary.
 
 import (
 	"encoding/json"

@@ -1,7 +1,7 @@
 package testprog
 
 // rawclone_test.go: a task that clone() left on its maker's thread pointer is nobody that is recorded: what it does is neither
-// written into its maker's records nor beside them, and is counted.
+// written into its maker's records nor next to them, and is counted.
 
 import (
 	"testing"

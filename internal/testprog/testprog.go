@@ -131,7 +131,7 @@ func compile(t testing.TB, name string, src []byte, l language, extra []string) 
 	if _, err := os.Stat(exe); err == nil {
 		return exe
 	}
-	// Built beside its place and renamed: other test processes may want the same one now.
+	// Built next to its place and renamed: other test processes may want the same one now.
 	tmp, err := os.MkdirTemp(cacheDir(t), "building-")
 	if err != nil {
 		t.Fatalf("testprog: %v", err)

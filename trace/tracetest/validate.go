@@ -1,4 +1,4 @@
-// The validator: what must hold in every recording, whoever made it. Tests pass every trace that they make
+// The validator: what must hold in every recording. Tests pass every trace that they make
 // through it.
 
 package tracetest

@@ -1,7 +1,7 @@
 // Package chrome writes a recording as a Chrome trace (the Trace Event Format's JSON), for the many tools that read it
 // and not Perfetto's own form, which says more in a fraction of the size.
 //
-// Spans, waits and calls are pairs of B and E, or X where they lie behind what was written already; arrows from whoever let go to the waiter are s and f, processes and
+// Spans, waits and calls are pairs of B and E, or X where they lie behind what was written already; arrows from the releaser to the waiter are s and f, processes and
 // threads are named by M. Times are microseconds since the recording's start, with three decimals.
 package chrome
 
@@ -67,7 +67,7 @@ func quote(s string) string {
 	return string(b)
 }
 
-// event begins an event; end ends it. A failing writer is told of by Flush.
+// event begins an event; end ends it. Flush returns the error of a failing writer.
 func (x *writer) event(ph byte, id trace.ThreadID, at trace.Ns) {
 	if x.any {
 		x.w.WriteString(",\n")
@@ -226,7 +226,7 @@ func (x *writer) Return(i *spans.Interval) error {
 	return nil
 }
 
-// flow writes the arrow from whoever let go to the wait. An arrow begins and ends in a slice.
+// flow writes the arrow from the releaser to the wait. An arrow begins and ends in a slice.
 func (x *writer) flow(e *trace.Event, i *spans.Interval) {
 	x.flows++
 	id := strconv.FormatUint(x.flows, 10)

@@ -60,7 +60,7 @@ type aboutThread struct {
 	Unknown int64         `json:"unknown"`
 	Stacks  uint64        `json:"stacks"`
 	Samples uint64        `json:"samples"`
-	Ready   int64         `json:"ready"` // ns ready to run, without a CPU; -1 unknown
+	Ready   int64         `json:"ready"` // ns runnable without a CPU; -1 unknown
 	Lost    uint64        `json:"lost"`
 }
 

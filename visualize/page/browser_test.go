@@ -37,6 +37,10 @@ func TestInBrowser(t *testing.T) {
 		"Addresses":            testAddresses,
 		"WhileReading":         testWhileReading,
 		"ReadyIsTold":          testReadyIsTold,
+		"Axe":                  testAxe,
+		"Butterfly":            testButterfly,
+		"ExactFunction":        testExactFunction,
+		"NothingStale":         testNothingStale,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, b) })
 	}
@@ -354,7 +358,7 @@ func testWaitIsExplained(t *testing.T, b *chromium.Browser) {
 	settled(p)
 	var text string
 	p.Eval("document.querySelector('aside').innerText", &text)
-	for _, want := range []string{"waiting for a lock", "mutex", "held by", "let go", "take"} {
+	for _, want := range []string{"waiting for a lock", "mutex", "held by", "released", "take"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the panel lacks %q:\n%s", want, text)
 		}

@@ -15,10 +15,10 @@ import (
 	"github.com/hbtrace/hbtrace/trace"
 )
 
-// What is told of at most, the heaviest first.
+// How many are sent at most, the heaviest first.
 const (
 	mostChains  = 400
-	mostHolding = 2000 // edges whose holders are told of
+	mostHolding = 2000 // edges whose holders are sent
 	mostDoing   = 4    // things that one did
 )
 

@@ -114,7 +114,7 @@ func TestChainsAreTheReports(t *testing.T) {
 			if len(m.chains.Deadlocks) != len(want.Deadlocks) || len(m.chains.Inversions) != len(want.Inversions) {
 				t.Errorf("%d deadlocks and %d inversions, the report has %d and %d", len(m.chains.Deadlocks), len(m.chains.Inversions), len(want.Deadlocks), len(want.Inversions))
 			}
-			// Whoever is told of as a holder is one of an edge that the page shows.
+			// A holder that is sent belongs to an edge that the page shows.
 			type edge struct{ thread, site, object, owner, releaser uint32 }
 			shown := map[edge]bool{}
 			for i := range rows.state {

@@ -90,7 +90,7 @@ func themes(t *testing.T) map[string]map[string]string {
 // apart is how far, in CIE L*a*b* (ΔE*ab), any two states' colours are to lie from each other: several times what one just notices side by side.
 const apart = 15
 
-// TestColoursStayApart: states that may lie beside each other differ for everybody, and what is written can be read.
+// TestColoursStayApart: states that may lie next to each other differ for everybody, and what is written can be read.
 func TestColoursStayApart(t *testing.T) {
 	all := themes(t)
 	for k, v := range all["dark"] {

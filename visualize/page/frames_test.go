@@ -73,7 +73,7 @@ func testFrameWork(t *testing.T, b *chromium.Browser) {
 			t.Errorf("%d events: a frame called up to %d drawing functions, want some, and at most 6000", events, got.Drawn)
 		}
 		if got.Requests == 0 {
-			t.Errorf("%d events: nothing was asked for: this test tests nothing", events)
+			t.Errorf("%d events: no request was made: this test tests nothing", events)
 		}
 		noProblems(t, p, "moving")
 		p.Close()

@@ -55,7 +55,7 @@ func halved(list []look) []look {
 	return list[:n]
 }
 
-// tellsReady says whether looks say anything: where the kernel counts no such time it is always 0, and where it told of every
+// tellsReady says whether looks say anything: where the kernel counts no such time it is always 0, and where it counted every
 // switch ([trace.KindOff]) pieces say more.
 func (m *Model) tellsReady() bool { return m.anyReady && !m.kernel }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/hbtrace/hbtrace/trace/tracetest"
 )
 
-// counted is a recording of 4 s of two threads that the kernel's count was looked at for each second but the last: one was ready to
+// counted is a recording of 4 s of two threads whose kernel's count was read for each second but the last: one was ready to
 // run for 300 ms of the first second and 1 s of the second, the other never.
 func counted(kernel bool) trace.Source {
 	b := tracetest.New()
@@ -35,7 +35,7 @@ func counted(kernel bool) trace.Source {
 	return b.Source()
 }
 
-// TestReady: of a selection the page knows for how long threads were ready to run at least, and at most.
+// TestReady: of a selection the page knows for how long threads were runnable without a CPU at least, and at most.
 func TestReady(t *testing.T) {
 	m := read(t, counted(false))
 	for _, c := range []struct{ from, to, least, most int64 }{
@@ -61,7 +61,7 @@ func TestReady(t *testing.T) {
 		return tab.columns[0].Rows
 	}
 	if n := rows(m); n != 2 {
-		t.Errorf("%d threads' time ready to run is told, want 2", n)
+		t.Errorf("%d threads' runnable time is reported, want 2", n)
 	}
 	// The kernel's account of each switch says more.
 	m = read(t, counted(true))

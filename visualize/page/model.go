@@ -38,7 +38,7 @@ type Model struct {
 	load    *load
 	doubt   doubt
 	read    uint64
-	// What the kernel told of time ready to run (looks.go).
+	// Runnable time as the kernel counted it (looks.go).
 	lookCount int
 	anyReady  bool // some of it
 	kernel    bool // every switch

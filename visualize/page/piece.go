@@ -82,7 +82,7 @@ type thread struct {
 	unplaced []unplaced
 
 	looks []look
-	ready int64 // ns ready to run, without a CPU, as far as the kernel told
+	ready int64 // ns runnable without a CPU, as far as the kernel told
 }
 
 // unplaced is CPU time, in ns, for which its thread's time has no room: it is in sums, and in no lane.

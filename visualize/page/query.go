@@ -1,4 +1,4 @@
-// Queries: pieces and sums of pieces within a selection, at the resolution that is asked for.
+// Queries: pieces and sums of pieces within a selection, at a given resolution.
 
 package page
 
@@ -104,7 +104,7 @@ func (m *Model) full(i int, t *thread, p piece) row {
 	return x
 }
 
-// letGo is the place where whoever kept a wait waiting let go: for a lock its holder when the wait began, where that
+// letGo is the place where the thread that kept a wait waiting released the object: for a lock its holder when the wait began, where that
 // is known, otherwise the releaser. Another thread may have had the lock between the two.
 func (m *Model) letGo(p *piece, w *wait) uint32 {
 	if w.resolved {
@@ -339,7 +339,7 @@ type stretch struct {
 	start, end int64
 }
 
-// slowest gives the n longest of what is asked for within the selection: calls of a function (turns false), or turns,
+// slowest gives the n longest within the selection: calls of a function (turns false), or turns,
 // the time from one return of a hooked function to the next time that it is called (only recorded calls are seen:
 // those that waited longer than the recording's threshold).
 func (m *Model) slowest(ctx context.Context, s selection, name string, turns bool, n int) (*table, error) {

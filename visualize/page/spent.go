@@ -35,7 +35,7 @@ type spending struct {
 	res    int64 // ns; 0: nothing was added up
 	length int64 // ns
 	from   trace.Ns
-	wait   int64 // the wait that is being told of
+	wait   int64 // the wait that is reported now
 	edge   int32 // its edge
 
 	chains []blame.Chain // the heaviest first; what parts name by number
@@ -323,7 +323,7 @@ func heaviest(sums []spentSum) []int {
 	return list
 }
 
-// firstOf is what whoever the first of a chain waited for did.
+// firstOf is what the first thread that a chain waited for did.
 func (m *Model) firstOf(c *blame.Chain) activity {
 	if len(c.Links) > 1 {
 		l := &c.Links[1]

@@ -20,7 +20,7 @@ func testReader(t *testing.T, b *chromium.Browser) {
 	p.Await("globalThis.hbtrace && hbtrace.store.about.chained")
 	tables := map[string]string{
 		"timeline": "What each thread did in the selection", "flame": "Functions by the weight of their own code in the selection",
-		"blocks": "Waits by thread, place and who let go", "trust": "What is known of each thread’s time",
+		"blocks": "Waits by thread, place and releaser", "trust": "What is known of each thread’s time",
 	}
 	for i, view := range viewNames {
 		p.Key(fmt.Sprint(i + 1))
@@ -120,7 +120,7 @@ func testFlame(t *testing.T, b *chromium.Browser) {
 	p.Await("document.querySelector('.flame .tools').innerText.includes('Reset focus')")
 	p.Key("Escape")
 	p.Await("!document.querySelector('.flame .tools').innerText.includes('Reset focus')")
-	// Differential: the second half against the first one, as whoever is sent the address sees it.
+	// Differential: the second half against the first one, as a reader of the address sees it.
 	half := int64(s.m.to-s.m.from) / 2
 	q := b.Open(t, fmt.Sprintf("%s#v=flame&s=%d-%d&o.base=0-%d", s.URL(), half, 2*half, half), 1400, 900, 1)
 	q.Await("document.querySelector('.flame .tools')?.innerText.includes('Drop baseline')")
@@ -172,7 +172,7 @@ func chainedOften(n int) trace.Source {
 	return b.Source()
 }
 
-// testChainIsFollowed: the panel of a wait follows it through whoever waits, the view of all blocks shows the same chain with its stacks,
+// testChainIsFollowed: the panel of a wait follows it through waiting threads, the view of all blocks shows the same chain with its stacks,
 // and the releaser's link goes there.
 func testChainIsFollowed(t *testing.T, b *chromium.Browser) {
 	for form, address := range map[string]string{"served": serve(t, chained()).URL(), "exported": exported(t, chained())} {
@@ -186,7 +186,7 @@ func testChainIsFollowed(t *testing.T, b *chromium.Browser) {
 		p.Await("document.querySelector('aside').innerText.includes('read in load_from_disk')")
 		var text string
 		p.Eval("document.querySelector('aside').innerText", &text)
-		for _, want := range []string{"held by", "middle", "for last, who meanwhile", "let go in", "give_back", "get_it"} {
+		for _, want := range []string{"held by", "middle", "for last, who meanwhile", "released in", "give_back", "get_it"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: the panel lacks %q:\n%s", form, want, text)
 			}
@@ -218,7 +218,7 @@ func testChainIsFollowed(t *testing.T, b *chromium.Browser) {
 	}
 }
 
-// testArrows: waits have arrows from who let go, and r takes them away; charts above tell the load.
+// testArrows: waits have arrows from their releaser, and r takes them away; charts above tell the load.
 func testArrows(t *testing.T, b *chromium.Browser) {
 	p := b.Open(t, serve(t, chained()).URL(), 1400, 900, 1)
 	p.Await("globalThis.hbtrace && hbtrace.store.about.chained")
@@ -268,12 +268,12 @@ func testSlowRequests(t *testing.T, b *chromium.Browser) {
 	noProblems(t, p, "slow requests")
 }
 
-// testReadyIsTold: time ready to run that the kernel counted is told in words wherever it lies within what is looked at, and drawn nowhere.
+// testReadyIsTold: runnable time that the kernel counted is shown in words wherever it lies in the selection, and drawn nowhere.
 func testReadyIsTold(t *testing.T, b *chromium.Browser) {
 	for form, address := range map[string]string{"served": serve(t, counted(false)).URL(), "exported": exported(t, counted(false))} {
 		p := b.Open(t, address, 1400, 900, 1)
 		settled(p)
-		p.Await("document.querySelector('.summary').innerText.includes('ready to run, without a CPU, at least 1.30 s')")
+		p.Await("document.querySelector('.summary').innerText.includes('runnable without a CPU, at least 1.30 s')")
 		p.Await("document.querySelector('.timeline table').innerText.includes('1.30 s to 2.30 s')")
 		p.Eval("hbtrace.shared.set({ picked: [0, 500e6] })", nil)
 		p.Await("document.querySelector('.timeline table').innerText.includes('at most 300 ms')")

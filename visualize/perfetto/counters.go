@@ -108,7 +108,7 @@ type counted struct {
 	thread  trace.ThreadID
 	proc    *series   // nil: its process is not known
 	own     *series   // nil: it is not among the busiest
-	lastCPU *trace.Ns // nil: nothing was asked for yet
+	lastCPU *trace.Ns // nil: no value was read yet
 }
 
 func (c *counters) counted(th trace.ThreadID) *counted {

@@ -1,4 +1,4 @@
-// Packets on their way out: deflated and written beside the making of the next ones.
+// Packets on their way out: deflated and written next to the making of the next ones.
 
 package perfetto
 
@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/zlib"
 )
 
-// packer deflates batches of packets, several at a time, and writes them in the order in which they come, all beside the
+// packer deflates batches of packets, several at a time, and writes them in the order in which they come, all next to the
 // making of the next ones.
 type packer struct {
 	w     io.Writer

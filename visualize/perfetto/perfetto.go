@@ -48,7 +48,7 @@ type Options struct {
 }
 
 // maxStated is how many events a recording may have for its threads to get tracks of their states, and call stacks of their
-// samples: these make a trace half as large again, and one of so many events is at the limit of what can be looked at.
+// samples: these make a trace half as large again, and one of so many events is at the limit of what a viewer can show.
 const maxStated = 2_000_000
 
 // Packets are written, and deflated, in batches of about this size.

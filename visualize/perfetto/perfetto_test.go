@@ -82,7 +82,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestObjectNames: a lock that is a variable of the program has its name beside its address, where it is waited for and
+// TestObjectNames: a lock that is a variable of the program has its name next to its address, where it is waited for and
 // where it is released.
 func TestObjectNames(t *testing.T) {
 	b := tracetest.New()

@@ -2,7 +2,7 @@
 // its CPU tracks, thread states and critical paths of.
 //
 // What is recorded are times off a CPU. A thread was on one in between: from the end of one such time to the beginning
-// of the next. Of every CPU these are put in order; whoever else ran there is not known, and shown as the idle task.
+// of the next. Of every CPU these are put in order; which other thread ran there is not known, and shown as the idle task.
 
 package perfetto
 
@@ -207,7 +207,7 @@ func (w *writer) step(moves []move, on *trace.ThreadID) int {
 	return 1
 }
 
-// change writes a switch. Thread 0 is whoever is not recorded.
+// change writes a switch. Thread 0 stands for all that are not recorded.
 func (w *writer) change(at trace.Ns, prev, next trace.ThreadID, state uint8) {
 	w.ftrace(at, int64(w.tid(prev)), ftraceSwitch, func(p *buffer) {
 		p.string(switchPrevComm, w.comm(prev))

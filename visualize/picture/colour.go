@@ -39,7 +39,7 @@ var look = [states]struct{ fill, text, name string }{
 	polling:  {"#8ecbf0", "#1f2933", "waiting for I/O to be ready"},
 	other:    {"#f0e442", "#1f2933", "waiting for a process"},
 	sleeping: {"#cfc3dd", "#1f2933", "sleeping"},
-	ready:    {"#9aa5b1", "#1f2933", "ready to run, without a CPU"},
+	ready:    {"#9aa5b1", "#1f2933", "runnable without a CPU"},
 	off:      {"#e4e7eb", "#1f2933", "off the CPU"},
 }
 

@@ -22,7 +22,7 @@ const (
 	row      = 14.0 // a level of spans
 	rowText  = 9.5
 	lanePad  = 12.0
-	laneMin  = 34.0 // two lines of text beside it
+	laneMin  = 34.0 // two lines of text next to it
 	thinPad  = 6.0  // between lanes without spans
 	procHead = 26.0
 )

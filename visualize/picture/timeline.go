@@ -117,7 +117,7 @@ type candidate struct {
 	events uint64
 }
 
-// maxStacks bounds the stacks looked at per thread to find its common outer frames.
+// maxStacks bounds the stacks read per thread to find its common outer frames.
 const maxStacks = 1024
 
 // choose reads the events once, to find the most active threads within the window and what their stacks share.

@@ -167,7 +167,7 @@ func TestEveryView(t *testing.T) {
 	}
 	_, err = exec.LookPath("dot")
 	if err != nil {
-		t.Log("the graph needs graphviz's dot: not looked at")
+		t.Log("the graph needs graphviz's dot: not checked")
 	}
 	for _, s := range p.SampleType {
 		// a function that has some of each

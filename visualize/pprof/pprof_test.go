@@ -85,7 +85,7 @@ func (k kept) Summary() []byte { return stored.Encode(Part(k.profile)) }
 
 func (k kept) Events(func(*trace.Event) error) error { return errors.New("the events were read") }
 
-// TestStored: a stored profile is what is written, and made a profile of; not where less was asked for.
+// TestStored: a stored profile is what is written, and made a profile of; not where less was wanted.
 func TestStored(t *testing.T) {
 	src := synthetic.Demo()
 	data, want := write(t, src, Options{})

@@ -125,9 +125,9 @@ func (f *facts) next(recording string) string {
 	switch {
 	case f.blame != nil && len(f.blame.Deadlocks) > 0:
 		view = "report --locks"
-	case len(causes) > 0 && causes[0].Lock && float64(causes[0].total) >= 0.1*whole:
+	case len(causes) > 0 && causes[0].Lock:
 		view = "report --locks"
-	case cpu >= 0.2*whole && float64(alloc) >= 0.15*cpu:
+	case (len(causes) == 0 || cpu >= 0.2*whole) && float64(alloc) >= 0.15*cpu && alloc > 0:
 		view = "report --alloc --stacks"
 	case cpu >= 0.5*whole:
 		view = "report --tree"

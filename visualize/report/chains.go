@@ -22,7 +22,7 @@ func (f *facts) unfollowed() uint64 {
 	return b.IntervalsLeft + b.WaitsLeft + b.WaitsFaded + b.LinksLeft
 }
 
-// detail is what is known of an edge's holders; nil where chains were not asked for.
+// detail is what is known of an edge's holders; nil where chains were not computed.
 func (f *facts) detail(e *edges.Edge) *blame.Edge {
 	if f.blame == nil {
 		return nil
@@ -335,7 +335,7 @@ func (f *facts) jsonChainGroup(g *chainGroup) jsonChainGroup {
 	return x
 }
 
-// jsonBlame writes what --locks has beside edges; cut says how many of n there is room for.
+// jsonBlame writes what --locks has next to edges; cut says how many of n there is room for.
 func (f *facts) jsonBlame(j *jsonObject, cut func(n int) int) {
 	if f.blame == nil {
 		return

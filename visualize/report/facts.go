@@ -47,7 +47,7 @@ type threadFacts struct {
 	cpu, tail int64                  // ns: accounted for by samples, and after the last of them
 	states    [weigh.NumStates]int64 // ns in each, by package timeline
 	unplaced  int64                  // ns of CPU time for which the thread's time has no room
-	ready     int64                  // ns ready to run, without a CPU, as far as the kernel was asked
+	ready     int64                  // ns runnable without a CPU, as far as the kernel was asked
 	samples   uint64
 	cover     spans.Coverage
 	lost      uint64 // as the stream says

@@ -35,7 +35,7 @@ func (f *facts) byFunction(v weigh.Value) []*sum {
 		name   string
 		module trace.ModuleID
 	}
-	var byID []*sum // as far as asked for
+	var byID []*sum // grows as IDs are met
 	by := map[function]*sum{}
 	var sums []*sum
 	of := func(name string, module trace.ModuleID, symbolised bool) *sum {

@@ -134,7 +134,7 @@ type jsonThread struct {
 	jsonWho
 	CPUNs        int64 `json:"cpu_ns"`
 	SampledCPUNs int64 `json:"sampled_cpu_ns"`
-	ReadyNs      int64 `json:"ready_ns"` // ready to run, without a CPU
+	ReadyNs      int64 `json:"ready_ns"` // runnable without a CPU
 	LockNs       int64 `json:"lock_ns"`
 	WaitNs       int64 `json:"wait_ns"`
 	CallNs       int64 `json:"call_ns"`

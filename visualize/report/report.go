@@ -65,7 +65,7 @@
 // waking the waiter: neither holder nor releaser, since another took the object in between. holder_doing is what the holders did during the waits; its ns may sum up to less than total_ns only where
 // waits were left out, which doubt counts. The first link of a chain is the wait itself, each next one what the thread
 // that it waited for waited for in turn; act is one of running, call, runnable, off-cpu, unseen (in no recorded
-// interval and not sampled nearby), hand-over (let go already), timed-out, unknown, cycle, not-followed. Over all
+// interval and not sampled nearby), hand-over (released already), timed-out, unknown, cycle, not-followed. Over all
 // chains total_ns sums up to the time of all waits. A deadlock's since_ns counts from the recording's start.
 package report
 

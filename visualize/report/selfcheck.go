@@ -71,7 +71,7 @@ func (c *checkInput) add(e *trace.Event) {
 
 // selfCheck is the result.
 type selfCheck struct {
-	FromNs int64 `json:"from_ns"` // shorter ones are not looked at
+	FromNs int64 `json:"from_ns"` // shorter ones are ignored
 	// Times blocked that the kernel saw, and those of them that lie in a recorded wait or call.
 	Blocked       uint64        `json:"blocked"`
 	BlockedNs     int64         `json:"blocked_ns"`
@@ -407,7 +407,7 @@ func (f *facts) selfCheckView(o Options) []string {
 	t.Add("", "p99", duration(c.StartP99Ns), "")
 	t.Add("from coming back to the wait's end", "median", duration(c.EndMedianNs), "")
 	t.Add("", "p99", duration(c.EndP99Ns), "")
-	t.Add("ready to run, without a CPU", "longest "+inline(duration(c.RunQueueMaxNs)), duration(c.RunQueueNs), "")
+	t.Add("runnable without a CPU", "longest "+inline(duration(c.RunQueueMaxNs)), duration(c.RunQueueNs), "")
 	out = append(out, titled(o, "Recorded in the process, held against the kernel", t.Lines(o.Width, o.Color))...)
 
 	if len(c.Edges) > 0 {

@@ -216,7 +216,7 @@ func (x *Facts) Parts() []stored.Part {
 	return parts
 }
 
-// stored takes the facts that src holds, with chains where they are asked for; false where it does not hold all, or not
+// stored takes the facts that src holds, with chains where they are wanted; false where it does not hold all, or not
 // of a kind that can be used.
 func (f *facts) stored(chains bool) bool {
 	parts := stored.Of(f.src, storedVersion, stored.Facts, stored.Chains)

@@ -178,7 +178,7 @@ func row(s *live.Snapshot, t *live.Thread, tab *frames.Table, names *Names, lock
 	}
 	r.State = weigh.StateOf(kind, t.Hook, t.Waits && lock).Label()
 	r.Object = object(&r, t, tab, names)
-	if t.Kernel == "R" { // let go already
+	if t.Kernel == "R" { // released already
 		r.State = "ready"
 	}
 	return r
@@ -189,7 +189,7 @@ func object(r *Row, t *live.Thread, tab *frames.Table, names *Names) string {
 	switch t.Hook.Object {
 	case "FD":
 		text := fmt.Sprintf("fd %d", int32(t.Object))
-		// Whoever may look at the process may know what the descriptor is.
+		// A user who may read the process may know what the descriptor is.
 		if to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", r.PID, int32(t.Object))); err == nil {
 			text += " " + frames.Valid(to)
 		}

@@ -1,4 +1,4 @@
-// Package sources tells whether the page's script was built of the TypeScript that lies beside it.
+// Package sources tells whether the page's script was built of the TypeScript that lies next to it.
 package sources
 
 import (

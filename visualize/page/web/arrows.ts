@@ -13,7 +13,7 @@ export interface Selected {
 }
 
 /**
- * drawArrows draws from who let go to who waited: those of the widest waits, so that they stay few. at is each lane's middle. Where
+ * drawArrows draws from releaser to waiter: those of the widest waits, so that they stay few. at is each lane's middle. Where
  * they are many, those of thread `near`, under the pointer, stand out (-1: of none).
  */
 export function drawArrows(p: Plot, canvas: Canvas, rows: Rows, at: Map<number, number>, s: Selected | null, near: number): void {

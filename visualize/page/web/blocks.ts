@@ -13,7 +13,7 @@ import { heaviest, where } from "./summary.js";
 const most = { blockers: 12, objects: 10, waiters: 16 };
 const others = -1;
 const letter = 8.2; // px, of a name's widest usual ones
-const sideRoom = 84; // px, for the duration beside a name
+const sideRoom = 84; // px, for the duration next to a name
 
 interface Band {
   from: number;
@@ -34,7 +34,7 @@ interface Spot {
 export class Blocks implements View {
   readonly element = h("section", { class: "blocks", "aria-label": "Who blocks whom" });
   private tools = h("div", { class: "tools" });
-  private body = h("div", { class: "blocks-body", tabindex: "0", role: "group", "aria-label": "Threads, what they waited for, and who had it" });
+  private body = h("div", { class: "blocks-body", tabindex: "0", role: "region", "aria-label": "Threads, what they waited for, and who held it" });
   private rows: Rows | null = null;
   private found: Chains | null = null;
   private asked = "";
@@ -65,7 +65,7 @@ export class Blocks implements View {
     const { store, shared } = this.app;
     const [from, to] = shared.range();
     const { threads } = shared.state;
-    // Whoever blocked a selected thread matters, whether selected or not: waits are the waiters'.
+    // A thread that blocked a selected thread matters, whether it is selected or not: waits are the waiters'.
     this.app.ask("blocks", () => Promise.all([
       store.sums(threads, from, to, true, true),
       this.app.chains && store.chainsOf(picked === undefined ? threads : [Number(picked)], from, to),
@@ -186,8 +186,8 @@ export class Blocks implements View {
     const bo = (i: number): number => { const x = this.blocker(rows, i); const k = x < 0 ? unknown : x; return b.ids.has(k) ? k : others; };
     const oo = (i: number): number => (o.ids.has(rows.object[i]) ? rows.object[i] : others);
     const wo = (i: number): number => (w.ids.has(rows.thread[i]) ? rows.thread[i] : others);
-    const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": "Who blocks whom; the table below has the same in numbers" });
-    const heads = ["had it, or let go last", "waited for", "waited"];
+    const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Who blocks whom; the table below has the same in numbers" });
+    const heads = ["held it, or released it last", "waited for", "waited"];
     heads.forEach((t, k) => svg.append(s("text", { x: column[k], y: 16, class: "head", "text-anchor": "middle" }, t)));
     const join = (list: Band[], l: Map<number, Spot>, r: Map<number, Spot>, x0: number, x1: number, name: (x: Band) => string): void => {
       for (const x of list) {
@@ -214,11 +214,12 @@ export class Blocks implements View {
     join(bands(bo, oo), spots[0], spots[1], column[0] + half, column[1] - half, (x) => `b${x.from},o${x.to}`);
     join(bands(oo, wo), spots[1], spots[2], column[1] + half, column[2] - half, (x) => `o${x.from},w${x.to}`);
     const kinds = ["b", "o", "w"];
+    const named = (k: number, name: string): string => (name.length > letters[k] ? `${name.slice(0, letters[k] - 1)}…` : name);
     spots.forEach((m, k) => {
       for (const p of m.values()) {
         const name = p.id === others ? "others" : names[k](p.id);
         const id = `${kinds[k]}${p.id}`;
-        const g = s("g", { class: "spot", "data-id": id, "data-ns": p.ns, tabindex: p.id === others ? undefined : "0", role: "button", "aria-label": `${name}, ${duration(p.ns)}`, on: {
+        const g = s("g", { class: "spot", "data-id": id, "data-ns": p.ns, tabindex: p.id === others ? undefined : "0", role: "button", "aria-label": `${named(k, name)} ${duration(p.ns)}`, on: {
           click: () => p.id !== others && this.pick(id), keydown: (e: KeyboardEvent) => e.key === "Enter" && p.id !== others && this.pick(id) } });
         g.append(s("rect", { x: column[k] - half, y: p.y, width: 2 * half, height: p.h, rx: 3, class: k === 1 ? "object" : "thread" }));
         const side = k === 0 ? -1 : 1;
@@ -226,8 +227,8 @@ export class Blocks implements View {
         const anchor = k === 0 ? "end" : k === 1 ? "middle" : "start";
         const y = k === 1 ? p.y - 3 : p.y + p.h / 2 + 4;
         g.append(
-          s("text", { x, y, "text-anchor": anchor, class: "name" }, name.length > letters[k] ? `${name.slice(0, letters[k] - 1)}…` : name,
-            s("tspan", { class: "ns", dx: 6 }, duration(p.ns))),
+          s("text", { x, y, "text-anchor": anchor, class: "name" }, named(k, name),
+            " ", s("tspan", { class: "ns", dx: 6 }, duration(p.ns))),
           s("title", {}, `${whole(name)}\n${duration(p.ns)}`),
         );
         svg.append(g);
@@ -241,7 +242,7 @@ export class Blocks implements View {
       const id = Number(p.slice(1));
       if (id < 0) return "others";
       return p[0] === "o" ? this.app.store.places.object(id) || "no object" : this.app.threadName(id);
-    }).join(edge.startsWith("b") ? " had " : " kept ");
+    }).join(edge.startsWith("b") ? " held " : " blocked ");
   }
 
   private pick(edge: string): void {
@@ -259,9 +260,9 @@ export class Blocks implements View {
         return h("div", { class: "pair" },
           h("div", {}, h("h3", {}, `${this.app.threadName(rows.thread[i])} waited ${duration(rows.value[i])}, ${count(rows.count[i])} ×`),
             h("p", { class: "soft" }, `${this.app.store.places.object(rows.object[i])}; the longest ${duration(rows.release[i])}`), stackList(this.app, rows.site[i], 8)),
-          h("div", {}, h("h3", {}, b >= 0 ? `${this.app.threadName(b)} ${rows.state[i] === locked ? "had it" : "let it go on"}` : "who had it is not known"),
-            h("p", { class: "soft" }, rows.releaseSite[i] ? "and let go in" : "where it let go was not recorded",
-              rows.releaser[i] > 0 && rows.releaser[i] - 1 !== b ? `; ${this.app.threadName(rows.releaser[i] - 1)} was the last to have it` : ""),
+          h("div", {}, h("h3", {}, b >= 0 ? `${this.app.threadName(b)} ${rows.state[i] === locked ? "held it" : "woke it"}` : "holder unknown"),
+            h("p", { class: "soft" }, rows.releaseSite[i] ? "and released it in" : "where it was released was not recorded",
+              rows.releaser[i] > 0 && rows.releaser[i] - 1 !== b ? `; ${this.app.threadName(rows.releaser[i] - 1)} released it last` : ""),
             rows.releaseSite[i] ? stackList(this.app, rows.releaseSite[i], 8) : null),
           this.holder(rows, i));
       }));
@@ -273,14 +274,14 @@ export class Blocks implements View {
     if (!x) return null;
     return h("div", {},
       x.doing.length > 0 && h("div", {}, h("h3", {}, "Meanwhile the holder was"), doingList(this.app, x)),
-      x.taken > 0 && h("div", {}, h("h3", {}, "It had taken it in"), stackList(this.app, x.taken, 8)));
+      x.taken > 0 && h("div", {}, h("h3", {}, "Taken in"), stackList(this.app, x.taken, 8)));
   }
 
   private list(rows: Rows, use: number[]): HTMLElement {
     const list = [...use].sort((a, b) => rows.value[b] - rows.value[a]).slice(0, 100);
     const { places } = this.app.store;
     return h("div", { class: "edges" }, h("h2", {}, "All of them"), table(
-      ["waited", "longest", "count", "thread", "in", "for", "had it, or let go", "there"],
+      ["waited", "longest", "count", "thread", "in", "for", "held or released by", "in"],
       list.map((i) => {
         const b = this.blocker(rows, i);
         return [
@@ -290,7 +291,7 @@ export class Blocks implements View {
         ];
       }),
       [0, 1, 2],
-      "Waits by thread, place and who let go",
+      "Waits by thread, place and releaser",
     ));
   }
 

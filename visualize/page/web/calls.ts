@@ -2,6 +2,7 @@
 
 import { ink, ofFrame } from "./colours.js";
 import { type Canvas, ellipsis } from "./dom.js";
+import type { Finder } from "./find.js";
 import { short } from "./format.js";
 import { type Plot, rowHeight } from "./plot.js";
 import type { Calls } from "./store.js";
@@ -38,7 +39,7 @@ export function depthsOf(calls: Calls, r: [number, number], span: number): Depth
   return { skip, rows, deeper: deepest + 1 - skip - rows };
 }
 
-/** Run is one call, or several thin ones of one function beside each other. */
+/** Run is one call, or several thin ones of one function next to each other. */
 interface Run {
   a: number; // px
   b: number;
@@ -48,7 +49,7 @@ interface Run {
 }
 
 /** drawCalls draws rows [r[0], r[1]) of calls, l.skip outer ones left out, l.depth rows high. */
-export function drawCalls(p: Plot, canvas: Canvas, calls: Calls, r: [number, number], l: { depth: number; skip: number; deeper: number }, y: number, needle: string): void {
+export function drawCalls(p: Plot, canvas: Canvas, calls: Calls, r: [number, number], l: { depth: number; skip: number; deeper: number }, y: number, needle: Finder | null): void {
   const { g } = canvas;
   const { from, to } = p.app.shared.state;
   const per = p.plotWidth() / (to - from);
@@ -63,7 +64,7 @@ export function drawCalls(p: Plot, canvas: Canvas, calls: Calls, r: [number, num
     const top = y + depth * rowHeight;
     const w = x.b - x.a;
     g.globalAlpha = x.summed ? 0.35 + 0.5 * Math.min(1, x.covered / w) : 1;
-    g.fillStyle = needle && f.n.toLowerCase().includes(needle) ? ink("find") : ofFrame(f.n, f.m);
+    g.fillStyle = needle?.(f.n) ? ink("find") : ofFrame(f.n, f.m);
     g.fillRect(x.a, top, Math.max(0.75, w - 0.6), rowHeight - 1);
     g.globalAlpha = 1;
     const left = Math.max(x.a, p.gutter);

@@ -20,7 +20,7 @@ export function said(app: App, a: Activity): string {
     case "running": case "runnable": case "off-cpu": return place ? `${a.act} in ${place}` : a.act;
     case "unseen": return place ? `not sampled, released in ${place}` : "not sampled";
     case "unknown": return "by nobody known";
-    case "hand-over": return "let go already";
+    case "hand-over": return "released already";
     case "timed-out": return "until the time-out";
     case "cycle": return "waiting in a circle";
     case "not-followed": return "not followed";
@@ -76,8 +76,8 @@ export function chainList(app: App, found: Chains, onlyLocks: boolean, edge: str
   const shown = list.slice(0, mostShown).filter((c, i) => i === 0 || c.ns >= all * leastShare);
   const left = all - shown.reduce((n, c) => n + c.ns, 0);
   return h("div", { class: "chains" },
-    h("h2", {}, "What it came down to"),
-    h("p", { class: "soft" }, "Each line is a wait, whom it was for, whom that one waited for in turn, and what the last of them did."),
+    h("h2", {}, "What the waits led to"),
+    h("p", { class: "soft" }, "Each line: the waiter, whom it waited for, whom that thread waited for in turn, and what the last one did."),
     h("ol", {}, ...shown.map((c) => row(app, c, all))),
     left > 0 && h("p", { class: "soft" }, `${duration(left)} in chains that are lighter`),
     found.resolution > 0 && h("p", { class: "soft" }, `parts of waits shorter than ${duration(found.resolution)} are added up: at the selection’s edges their share is taken, and counts are estimates`),

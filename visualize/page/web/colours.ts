@@ -23,7 +23,7 @@ export const looks: Look[] = ([
   ["waiting for I/O to be ready", "polling"],
   ["waiting for a process or message", "process"],
   ["sleeping", "sleep"],
-  ["ready to run, but not running", "ready"],
+  ["runnable without a CPU", "runnable"],
 ] as const).map(([name, brief], i) => new Look(i, name, brief));
 
 export const stateCount = looks.length;
@@ -50,7 +50,7 @@ export function dark(): boolean {
   return isDark;
 }
 
-// Colours are asked for thousands of times a frame, and finding one out costs as much as drawing what it is for. They
+// Colours are needed thousands of times a frame, and finding one out costs as much as drawing what it is for. They
 // change with the theme alone.
 const inks = [new Map<string, string>(), new Map<string, string>()];
 const ofFrames = [new Map<string, string>(), new Map<string, string>()];

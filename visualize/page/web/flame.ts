@@ -3,9 +3,10 @@
 import type { App, View } from "./app.js";
 import { dark, ink, ofFrame } from "./colours.js";
 import { Canvas, ellipsis, fill, h, table } from "./dom.js";
+import { exact, exactly, finder, shown } from "./find.js";
 import { bytes, count, duration, percent, short, whole } from "./format.js";
 import type { Rows } from "./store.js";
-import { build, children, compare, functions, values, type Line, type Node, type Order, type Value } from "./tree.js";
+import { around, build, children, compare, functions, type Hidden, values, type Line, type Node, type Order, type Value } from "./tree.js";
 
 const rowHeight = 19;
 
@@ -19,8 +20,8 @@ interface Box {
 export class Flame implements View {
   readonly element = h("section", { class: "flame", "aria-label": "Flame graph" });
   private tools = h("div", { class: "tools" });
-  private canvas = new Canvas("Flame graph; the table beside it has the same in numbers");
-  private scroller = h("div", { class: "scroller", tabindex: "0", role: "group", "aria-label": "Flame graph: arrow keys move, Enter focuses" });
+  private canvas = new Canvas("Flame graph; the table next to it has the same in numbers");
+  private scroller = h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Flame graph: arrow keys move, Enter focuses" });
   private spacer = h("div");
   private side = h("div", { class: "functions" });
   private tip = h("div", { class: "tip", hidden: true });
@@ -127,6 +128,8 @@ export class Flame implements View {
       h("button", { type: "button", "aria-pressed": String(s.option("invert", "") === "1"), on: { click: () => this.invert() } }, "Inverted"),
       h("button", { type: "button", title: "compare other selections with this one", on: { click: () => this.keepBase() } }, this.base ? "New baseline" : "Compare: keep as baseline"),
       this.base && h("button", { type: "button", on: { click: () => this.app.shared.choose("base", null) } }, `Drop baseline (${this.baseTitle()})`),
+      (this.hidden().functions.size > 0 || this.hidden().modules.size > 0) && h("button", { type: "button", on: { click: () => this.showAll() } },
+        `Show ${this.hidden().functions.size + this.hidden().modules.size} hidden`),
       this.focus && this.focus !== this.root && h("button", { type: "button", on: { click: () => this.focusOn(this.root) } }, "Reset focus"),
       this.status,
     );
@@ -143,6 +146,23 @@ export class Flame implements View {
     this.app.shared.choose("base", `${a}-${b}${threads ? `-${threads.join(".")}` : ""}`);
   }
 
+  /** hidden are the functions and libraries that the address says to leave out. */
+  private hidden(): Hidden {
+    const list = (name: string): Set<string> => new Set(this.app.shared.option(name, "").split("\n").filter(Boolean));
+    return { functions: list("hide"), modules: list("hidelib") };
+  }
+
+  private hide(option: "hide" | "hidelib", name: string): void {
+    this.app.shared.choose(option, [...new Set([...this.app.shared.option(option, "").split("\n").filter(Boolean), name])].join("\n"));
+  }
+
+  private showAll(): void {
+    const options = { ...this.app.shared.state.options };
+    delete options.hide;
+    delete options.hidelib;
+    this.app.shared.set({ options });
+  }
+
   private baseTitle(): string {
     const b = this.baseline();
     if (!b) return "";
@@ -156,6 +176,7 @@ export class Flame implements View {
       value: this.value,
       inverted: this.app.shared.option("invert", "") === "1",
       heading: this.app.shared.option("by", "") === "thread" ? (t: number): string => this.app.threadName(t) : null,
+      hidden: this.hidden(),
     };
     const path: string[] = []; // of the focus, to find it again
     for (let n = this.focus; n && n.parent; n = n.parent) path.unshift(`${n.name} ${n.module ?? ""}`);
@@ -214,7 +235,7 @@ export class Flame implements View {
       }
     }
     const { g, width, height } = this.canvas;
-    const needle = this.app.shared.state.find.toLowerCase();
+    const meant = finder(this.app.shared.state.find);
     g.clearRect(0, 0, width, height);
     g.font = "12px system-ui, sans-serif";
     g.textBaseline = "middle";
@@ -226,16 +247,16 @@ export class Flame implements View {
     let found = 0;
     let under: Box | null = null;
     for (const b of this.boxes) {
-      const hit = needle !== "" && b.node.name.toLowerCase().includes(needle);
+      const hit = meant !== null && b.node.frame >= 0 && meant(b.node.name);
       if (hit && b.w > 0 && !(under && b.depth > under.depth && b.x >= under.x && b.x + b.w <= under.x + under.w + 1e-9)) {
         found += b.node.total;
         under = b;
       }
       const y = b.depth * rowHeight - top;
       if (y < -rowHeight || y > height || (this.root && this.root.total === 0)) continue;
-      this.box(b, y, hit, needle !== "");
+      this.box(b, y, hit, meant !== null);
     }
-    this.status.textContent = needle && this.root ? `“${whole(this.app.shared.state.find)}”: ${this.format(found)}, ${percent(found, this.focus?.total ?? 0)}` : "";
+    this.status.textContent = meant && this.root ? `${shown(this.app.shared.state.find)}: ${this.format(found)}, ${percent(found, this.focus?.total ?? 0)}` : "";
   }
 
   private box(b: Box, y: number, hit: boolean, searching: boolean): void {
@@ -302,19 +323,44 @@ export class Flame implements View {
     };
     fill(
       this.side,
+      this.butterfly(root),
       h("h2", {}, "Functions"),
       lines.length === 0
         ? h("p", { class: "soft" }, "none")
         : table(
-            ["self", "", ...(base ? ["change"] : []), "total", "", "function"],
+            ["self", "self %", ...(base ? ["change"] : []), "total", "total %", "function"],
             lines.map((l) => [
               l.self > 0 ? this.format(l.self) : "", l.self > 0 ? percent(l.self, root.total) : "", ...(base ? [change(l)] : []), this.format(l.total), percent(l.total, root.total),
-              h("button", { type: "button", class: "link", title: whole(l.name), on: { click: () => this.app.shared.set({ find: l.name }) } }, short(l.name)),
+              h("button", { type: "button", class: "link", title: whole(l.name), on: { click: () => this.app.shared.set({ find: exactly(l.name) }) } }, short(l.name)),
             ]),
             base ? [0, 1, 2, 3, 4] : [0, 1, 2, 3],
             base ? "Functions by the weight of their own code in the selection, and by how much of all that differs from the baseline" : "Functions by the weight of their own code in the selection",
           ),
     );
+  }
+
+  /** butterfly is the callers and callees of the one function that is searched for. */
+  private butterfly(root: Node): HTMLElement | null {
+    const name = exact(this.app.shared.state.find);
+    if (name === "") return null;
+    const a = around(root, name);
+    if (a.total === 0) return null;
+    const module = functions(root).find((l) => l.name === name)?.module;
+    const most = 12;
+    const list = (title: string, rows: [string, number][]): HTMLElement => h("div", {}, h("h3", {}, title),
+      rows.length === 0
+        ? h("p", { class: "soft" }, "none")
+        : table(["total", "share", "function"], rows.slice(0, most).map(([n, w]) => [
+            this.format(w), percent(w, a.total),
+            n === "(outermost)" ? n : h("button", { type: "button", class: "link", title: whole(n), on: { click: () => this.app.shared.set({ find: exactly(n) }) } }, short(n)),
+          ]), [0, 1], `${title} of ${short(name)}`));
+    return h("div", { class: "butterfly" },
+      h("h2", {}, short(name)),
+      h("p", {}, `${this.format(a.total)}, ${percent(a.total, root.total)} of all; ${this.format(a.self)} itself`),
+      h("div", { class: "row" },
+        h("button", { type: "button", title: "leave this function out of stacks: its weight falls on its callers", on: { click: () => this.hide("hide", name) } }, "Hide function"),
+        module ? h("button", { type: "button", title: `leave all functions of ${module} out of stacks`, on: { click: () => this.hide("hidelib", module) } }, "Hide its library") : null),
+      list("Callers", a.callers), list("Callees", a.callees));
   }
 
   key(e: KeyboardEvent): boolean {

@@ -18,7 +18,7 @@ const keys: [string, [string, string][]][] = [
     ["↑ ↓", "select the thread above, below"],
     ["Enter", "show the selected thread’s calls"],
     ["n p", "next, previous wait of the selected thread"],
-    ["r", "arrows from who let go to who waited"],
+    ["r", "arrows from releaser to waiter"],
     ["drag", "select time (Shift: move)"],
     ["Ctrl + wheel", "zoom (over the charts the wheel alone)"],
     ["double click", "zoom to what is under the pointer"],

@@ -54,13 +54,14 @@ class Page implements App {
     document.title = `${about.command.split(" ")[0].split("/").pop() || "recording"} · hbtrace`;
     this.header.append(
       h("div", { class: "title" }, h("b", {}, "hbtrace"), h("span", { title: about.command }, whole(about.command || "a recording"))),
+      h("h1", { class: "hidden" }, `hbtrace: ${whole(about.command || "a recording")}`),
       this.tabs,
       this.where,
       this.search,
       h("button", { type: "button", title: "Light or dark (t)", "aria-label": "Light or dark", on: { click: () => this.theme() } }, "◐"),
       h("button", { type: "button", title: "Keys (?)", "aria-label": "Keys", on: { click: () => this.help.toggle() } }, "?"),
     );
-    const top = h("div", { class: "top" }, this.overview.element);
+    const top = h("section", { class: "top", "aria-label": "Overview" }, this.overview.element);
     fill(root, this.header, top, this.problem, h("div", { class: "middle" }, this.main, this.side), this.bottom, this.help.element);
     this.search.addEventListener("input", () => this.shared.set({ find: this.search.value }));
     new ResizeObserver(() => this.overview.update()).observe(top);
@@ -160,6 +161,7 @@ class Page implements App {
   private update(what: Set<string>): void {
     const { state } = this.shared;
     if (what.has("view")) {
+      this.detail(null); // it is about something that is shown no more
       fill(this.tabs, ...names.map(([id, text], i) =>
         h("button", { type: "button", role: "tab", "aria-selected": String(id === state.view), title: `${text} (${i + 1})`, on: { click: () => this.shared.set({ view: id }) } }, text)));
       fill(this.main, this.views[state.view].element);
@@ -271,7 +273,7 @@ async function start(): Promise<void> {
     const data = document.getElementById("recording")?.textContent;
     const store = data ? await Embedded.open(data) : await Remote.open();
     const page = new Page(store, root);
-    // for tests, and for whoever wants to ask in the console
+    // for tests and for the console
     (globalThis as unknown as { hbtrace: unknown }).hbtrace = { store, shared: page.shared };
   } catch (e) {
     fill(root, h("div", { class: "problem", role: "alert" }, e instanceof Error ? e.message : String(e)));

@@ -1,6 +1,7 @@
 // In which order lanes come.
 
 import type { App } from "./app.js";
+import { finder } from "./find.js";
 import { locked, running, signaled } from "./colours.js";
 
 /** order is the threads in the order of lanes: grouped by process, the most active first. */
@@ -13,9 +14,9 @@ export function order(app: App): number[] {
   };
   const byProc = new Map<number, number>();
   about.threads.forEach((t, i) => byProc.set(t.proc, Math.max(byProc.get(t.proc) ?? 0, score(i))));
-  const needle = find.toLowerCase();
+  const needle = finder(find);
   const all = [...about.threads.keys()].filter(
-    (i) => needle === "" || !app.shared.option("only", "") || about.threads[i].name.toLowerCase().includes(needle),
+    (i) => needle === null || !app.shared.option("only", "") || needle(about.threads[i].name),
   );
   const keyed = all.map((i) => ({ i, p: byProc.get(about.threads[i].proc)!, s: score(i) + (threads?.includes(i) ? 1e18 : 0) }));
   keyed.sort((a, b) => b.p - a.p || b.s - a.s);

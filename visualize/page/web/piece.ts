@@ -4,17 +4,18 @@
 import type { App } from "./app.js";
 import { locked, looks, off, running, signaled } from "./colours.js";
 import { fill, h } from "./dom.js";
+import { exactly } from "./find.js";
 import { between, count, duration, percent, short, whole } from "./format.js";
 import type { Ready, Rows } from "./store.js";
 import { where } from "./summary.js";
 
 const flags: [number, string][] = [
-  [1 << 5, "ended by its time-out: nobody let go"],
+  [1 << 5, "ended by its time-out: nobody released it"],
   [1 << 4, "interrupted by a signal"],
   [1 << 6, "ended in an error"],
   [1 << 8, "had not ended when the recording did"],
-  [1 << 0, "callers are missing at the root of the stack"],
-  [1 << 1, "a frame of the stack is a guess"],
+  [1 << 0, "the stack is cut: callers are missing at its root"],
+  [1 << 1, "a frame of the stack is estimated"],
 ];
 const certain = 1 << 9;
 const mostChain = 6;
@@ -28,7 +29,7 @@ export function stackList(app: App, site: number, most = 24): HTMLElement {
     { class: "stack" },
     ...stack.slice(0, most).map((f) =>
       h("li", { title: `${whole(f.n)}${f.f ? `\n${whole(f.f)}` : ""}` },
-        h("button", { type: "button", class: "link", on: { click: () => app.shared.set({ find: f.n }) } }, short(f.n)),
+        h("button", { type: "button", class: "link", on: { click: () => app.shared.set({ find: exactly(f.n) }) } }, short(f.n)),
         h("small", {}, f.m ?? "")),
     ),
     stack.length > most && h("li", { class: "soft" }, `${stack.length - most} more`),
@@ -52,10 +53,10 @@ export function byState(rows: Rows): [number, number][] {
   return sum.map((ns, s) => [s, ns] as [number, number]).filter(([, ns]) => ns > 0);
 }
 
-/** readyText says for how long a thread was ready to run within a time of `all` ns; "" where that is not known. */
+/** readyText says for how long a thread was runnable without a CPU within a time of `all` ns; "" where that is not known. */
 export function readyText(r: Ready, all: number): string {
   const text = r.thread.length > 0 ? between(r.least[0], r.most[0], all) : "";
-  return text && `Ready to run, without a CPU, by the kernel’s count: ${text}.`;
+  return text && `Runnable without a CPU, by the kernel’s count: ${text}.`;
 }
 
 /** aboutPiece is the panel for row i. Row and rows may be gone later: what is needed is taken now. */
@@ -81,9 +82,9 @@ export function aboutPiece(app: App, rows: Rows, i: number): HTMLElement {
   if (rows.releaser[i]) {
     const sure = rows.flags[i] & certain ? "" : " (the likeliest of several)";
     const at = rows.release[i] >= 0 ? `, ${duration(start + ns - rows.release[i])} before it went on` : "";
-    facts.push([state === locked ? "let go last by" : "let go by", h("span", {}, link(rows.releaser[i] - 1), sure, at)]);
+    facts.push([state === locked ? "released last by" : "released by", h("span", {}, link(rows.releaser[i] - 1), sure, at)]);
   }
-  if (rows.releaseSite[i]) facts.push([rows.owner[i] && state === locked ? "holder let go in" : "let go in", where(places, rows.releaseSite[i])]);
+  if (rows.releaseSite[i]) facts.push([rows.owner[i] && state === locked ? "holder released it in" : "released in", where(places, rows.releaseSite[i])]);
   for (const [bit, text] of flags) if (rows.flags[i] & bit) facts.push(["note", text]);
   box.append(h("dl", {}, ...facts.flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)])));
   box.append(
@@ -103,7 +104,7 @@ export function aboutPiece(app: App, rows: Rows, i: number): HTMLElement {
     void meanwhile(app, chain, blocker - 1, start, start + ns, new Set([thread]), 0);
   }
   box.append(h("h3", {}, state === running ? "Ran" : state === off ? "Was last seen" : "Waited in"), stackList(app, rows.site[i]));
-  if (rows.releaseSite[i] && blocker) box.append(h("h3", {}, `${app.threadName(blocker - 1)} let go in`), stackList(app, rows.releaseSite[i]));
+  if (rows.releaseSite[i] && blocker) box.append(h("h3", {}, `${app.threadName(blocker - 1)} released in`), stackList(app, rows.releaseSite[i]));
   return box;
 }
 

@@ -15,7 +15,7 @@ const choices = [10, 20, 50, 100];
 export class SlowView implements View {
   readonly element = h("section", { class: "slow", "aria-label": "Slow requests" });
   private tools = h("div", { class: "tools" });
-  private body = h("div", { class: "slow-body", tabindex: "0", role: "group", "aria-label": "The slowest of them" });
+  private body = h("div", { class: "slow-body", tabindex: "0", role: "region", "aria-label": "The slowest of them" });
   private names = h("datalist", { id: "functions" });
   private found: Slow | null = null;
   private asked = "";
@@ -84,7 +84,7 @@ export class SlowView implements View {
     });
   }
 
-  /** suggest fills the list of functions that can be asked for. */
+  /** suggest fills the list of functions that can be chosen. */
   private suggest(): void {
     if (this.named === this.app.store.about.read) return;
     this.named = this.app.store.about.read;
@@ -148,7 +148,7 @@ export class SlowView implements View {
           const known = by.reduce((sum, [, ns]) => sum + ns, 0);
           fill(c.strip, bar([...by, [0, Math.max(0, c.ns - known)]], c.ns));
           const ready = readyText(counted, c.ns);
-          // it is no part beside the others: it lies within them
+          // it is no part next to the others: it lies within them
           fill(c.parts, ...this.parts(rows, c.ns, known), ready && h("span", { class: "ready" }, ready));
         } catch (e) {
           fill(c.parts, e instanceof Error ? e.message : String(e));

@@ -10,7 +10,7 @@ const kept = 2; // chains that are left out have the numbers below: waits for lo
 interface Info {
   chains: Chain[];
   edges: Holding[];
-  first: Activity[]; // what whoever the first of a chain waited for did
+  first: Activity[]; // what the first thread that a chain waited for did
   resolution: number;
 }
 

@@ -1,4 +1,4 @@
-// What the views ask, whoever answers: the server that holds the recording (remote.ts), or the data in an exported
+// What the views ask. The answer comes from the server that holds the recording (remote.ts), or the data in an exported
 // file (embedded.ts). Times are ns since the recording's start; threads are indices into about.threads.
 
 import { meet } from "./colours.js";
@@ -18,7 +18,7 @@ export interface Thread {
   unknown: number;
   stacks: number;
   samples: number;
-  ready: number; // ns ready to run, without a CPU, as the kernel says; -1 unknown
+  ready: number; // ns runnable without a CPU, as the kernel says; -1 unknown
   lost: number;
 }
 
@@ -95,7 +95,7 @@ export interface Slow {
   dur: Float64Array;
 }
 
-/** Ready is for how long threads were ready to run and had no CPU, as the kernel counts it: looks.go. A thread of which nothing is known has no row. */
+/** Ready is for how long threads were runnable without a CPU, as the kernel counts it: looks.go. A thread of which nothing is known has no row. */
 export interface Ready {
   thread: Uint32Array;
   least: Float64Array; // ns

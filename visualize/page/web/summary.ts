@@ -1,4 +1,4 @@
-// Three sentences about the selection: where the CPU time went, which lock cost most and who had it, which calls were
+// Three sentences about the selection: where the CPU time went, which lock cost most and who held it, which calls were
 // slow. What a tired engineer reads first.
 
 import type { App } from "./app.js";
@@ -70,7 +70,7 @@ export class Summary {
     const busy = (sums: number[]): number => sums[running] + sums[locked];
     const list = [...by].sort((a, b) => busy(b[1]) - busy(a[1])).slice(0, mostSpoken);
     const counted = new Map([...ready.thread].map((t, i) => [t, between(ready.least[i], ready.most[i], time)]));
-    return table(["thread", ...used.map((s) => looks[s].name), ...(counted.size > 0 ? ["ready to run, by the kernel’s count"] : [])],
+    return table(["thread", ...used.map((s) => looks[s].name), ...(counted.size > 0 ? ["runnable, by the kernel’s count"] : [])],
       list.map(([t, sums]) => [this.app.threadName(t), ...used.map((s) => (sums[s] > 0 ? duration(sums[s]) : "")), ...(counted.size > 0 ? [counted.get(t) ?? ""] : [])]),
       [], "What each thread did in the selection");
   }
@@ -94,7 +94,7 @@ export class Summary {
     const by = heaviest(rows, is, (i) => places.leaf(rows.site[i]) || "[no stack]").slice(0, 3);
     const list = by.map(([name, ns]) => `${short(name)} ${percent(ns, total)}`).join(", ");
     const waited = ready.least.reduce((n, x) => n + x, 0);
-    return this.card(running, `${duration(total)} of CPU, ${(total / (to - from)).toFixed(2)} CPUs busy`, [list, waited > total / 50 ? `; ready to run, without a CPU, at least ${duration(waited)}` : ""], () => {
+    return this.card(running, `${duration(total)} of CPU, ${(total / (to - from)).toFixed(2)} CPUs busy`, [list, waited > total / 50 ? `; runnable without a CPU, at least ${duration(waited)}` : ""], () => {
       this.app.shared.set({ view: "flame", options: { ...this.app.shared.state.options, value: "cpu" } });
     });
   }
@@ -123,7 +123,7 @@ export class Summary {
     });
   }
 
-  /** wakeups is about waits for other threads where there are no locks. Of idle workers nobody lets go: they are left out. */
+  /** wakeups is about waits for other threads where there are no locks. Idle workers are woken by nobody and left out. */
   private wakeups(rows: Rows): HTMLElement | null {
     const { places } = this.app.store;
     const is = (i: number): boolean => rows.state[i] === signaled && rows.releaser[i] > 0;
@@ -136,7 +136,7 @@ export class Summary {
     const [by, byNs] = heaviest(rows, mine, (i) => rows.releaser[i] - 1)[0];
     const threads = heaviest(rows, mine, (i) => rows.thread[i]).length;
     return this.card(signaled, `${duration(ns)} waiting for ${plural[object] ?? "other threads"}`,
-      [`${threads} thread${threads === 1 ? "" : "s"} in ${place}, ${percent(byNs, ns)} of it let go by ${this.app.threadName(by)}`], () => {
+      [`${threads} thread${threads === 1 ? "" : "s"} in ${place}, ${percent(byNs, ns)} of it released by ${this.app.threadName(by)}`], () => {
         this.app.shared.set({ view: "blocks", options: { ...this.app.shared.state.options, kinds: "all" } });
       });
   }

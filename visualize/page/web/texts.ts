@@ -2,13 +2,14 @@
 
 import { ink, locked, looks, off, signaled } from "./colours.js";
 import { ellipsis, widthOf } from "./dom.js";
+import type { Finder } from "./find.js";
 import { short } from "./format.js";
 import { stripHeight } from "./lanes.js";
 import type { Plot } from "./plot.js";
 import type { Rows } from "./store.js";
 
 /** pieceTexts writes into wide pieces what they are, and marks those whose place is searched for. */
-export function pieceTexts(p: Plot, g: CanvasRenderingContext2D, rows: Rows, r: [number, number], y: number, needle: string): void {
+export function pieceTexts(p: Plot, g: CanvasRenderingContext2D, rows: Rows, r: [number, number], y: number, needle: Finder | null): void {
   const { from, to } = p.app.shared.state;
   const per = p.plotWidth() / (to - from);
   const { places } = p.app.store;
@@ -31,7 +32,7 @@ export function pieceTexts(p: Plot, g: CanvasRenderingContext2D, rows: Rows, r: 
       g.fillRect(b - 0.5, y, 0.75, stripHeight);
       g.globalAlpha = 1;
     }
-    if (needle && places.stack(rows.site[i]).some((f) => f.n.toLowerCase().includes(needle))) {
+    if (needle && places.stack(rows.site[i]).some((f) => needle(f.n))) {
       g.strokeStyle = ink("find");
       g.lineWidth = 2;
       g.strokeRect(a + 1, y + 1, b - a - 2, stripHeight - 2);

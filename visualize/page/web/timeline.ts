@@ -1,4 +1,4 @@
-// The timeline: what each thread did over time, arrows from who let go to who waited, charts above.
+// The timeline: what each thread did over time, arrows from releaser to waiter, charts above.
 
 import type { App, View } from "./app.js";
 import { drawArrows, type Selected } from "./arrows.js";
@@ -6,6 +6,7 @@ import { depthsOf, drawCalls } from "./calls.js";
 import { chartHeight, type Charted, Curves, drawCharts, rulerHeight } from "./charts.js";
 import { dark, ink, looks, off, ready, running } from "./colours.js";
 import { Canvas, fill, h } from "./dom.js";
+import { exactly, finder } from "./find.js";
 import { duration, steps } from "./format.js";
 import { index, stripHeight, Strips } from "./lanes.js";
 import { order } from "./order.js";
@@ -34,7 +35,7 @@ export class Timeline implements View, Plot {
   private summary: Summary;
   private charts = new Canvas("Charts of CPU use, waiting for locks and allocation over time");
   private canvas = new Canvas("Threads over time; the Trust view has the same in numbers");
-  private scroller = h("div", { class: "scroller", tabindex: "0", "aria-label": "Lanes, one for each thread" });
+  private scroller = h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Lanes, one for each thread" });
   private spacer = h("div");
   private tip = h("div", { class: "tip", hidden: true });
   private legend = h("div", { class: "legend", "aria-label": "What the colours mean" });
@@ -115,6 +116,7 @@ export class Timeline implements View, Plot {
     this.canvas.fit(width, Math.max(40, this.scroller.clientHeight));
     if (what.has("data")) this.asked = "";
     if (what.has("from") || what.has("to")) this.move();
+    if (["from", "to", "threads", "options", "shown", "data"].some((x) => what.has(x))) this.tip.hidden = true; // what lay under the pointer has moved
     if (what.has("data") || what.has("shown")) this.explain();
     this.layout();
     if (what.has("size") || what.has("shown")) this.draw();
@@ -257,7 +259,7 @@ export class Timeline implements View, Plot {
       const y = l.y - top;
       this.strips.show(g, i, this.gutter, y, plot, from, to);
       label(this, g, l, y, threads === null || threads.includes(l.thread));
-      const needle = find.toLowerCase();
+      const needle = finder(find);
       const r = this.rowsOf.get(l.thread);
       if (this.rows && r) pieceTexts(this, g, this.rows, r, y, needle);
       const c = this.callsOf.get(l.thread);
@@ -428,7 +430,7 @@ export class Timeline implements View, Plot {
       this.app.detail(aboutPiece(this.app, this.rows, hit.row));
     } else if (hit.call >= 0 && this.calls) {
       const name = this.app.store.places.frames[this.calls.frame[hit.call]].n;
-      this.app.shared.set({ find: name });
+      this.app.shared.set({ find: exactly(name) });
     }
   }
 
@@ -455,7 +457,7 @@ export class Timeline implements View, Plot {
       const proc = this.app.store.about.processes[t.proc];
       lines = [`${t.name} ${t.tid}`, proc ? `${proc.name} ${proc.pid}` : "", "click: select · ▸: show its calls"];
       t.total.forEach((ns, s) => ns > 0 && lines.push(`${duration(ns)} ${looks[s].brief}`));
-      if (t.ready > 0) lines.push(`ready to run, without a CPU: ${duration(t.ready)} in all, by the kernel’s count`);
+      if (t.ready > 0) lines.push(`runnable without a CPU: ${duration(t.ready)} in all, by the kernel’s count`);
     } else if (hit && hit.row >= 0 && this.rows) {
       lines = tipOf(this.app, this.rows, hit.row);
     } else if (hit && hit.call >= 0 && this.calls) {

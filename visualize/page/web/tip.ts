@@ -1,4 +1,4 @@
-// What is said of a piece under the pointer.
+// What the tip says about a piece under the pointer.
 
 import type { App } from "./app.js";
 import { looks } from "./colours.js";
@@ -16,6 +16,6 @@ export function tipOf(app: App, r: Rows, i: number): string[] {
   const leaf = places.leaf(r.site[i]);
   if (leaf) out.push(`in ${short(leaf)}${places.caller(r.site[i]) ? ` ◂ ${short(places.caller(r.site[i]))}` : ""}`);
   if (r.owner[i]) out.push(`held by ${app.threadName(r.owner[i] - 1)}`);
-  if (r.releaser[i]) out.push(`let go by ${app.threadName(r.releaser[i] - 1)}`);
+  if (r.releaser[i]) out.push(`released by ${app.threadName(r.releaser[i] - 1)}`);
   return out;
 }

@@ -48,6 +48,13 @@ export interface Shape {
   value: Value;
   inverted: boolean;
   heading: ((thread: number) => string) | null; // a level for threads
+  hidden?: Hidden;
+}
+
+/** Hidden are functions and modules that are left out of stacks: their weight falls on their callers. */
+export interface Hidden {
+  functions: Set<string>;
+  modules: Set<string>;
 }
 
 /** build makes a tree of sums. */
@@ -71,13 +78,19 @@ export function build(rows: Rows, places: Places, shape: Shape): Node {
     if (shape.heading) enter(`t${rows.thread[i]}`, -1, shape.heading(rows.thread[i]));
     const path: number[] = [];
     for (let n = places.site[rows.site[i]] ?? 0; n !== 0; n = places.parent[n]) path.push(places.frame[n]);
-    if (path.length === 0) path.push(0);
+    const all = path.length;
+    if (shape.hidden) {
+      const { functions, modules } = shape.hidden;
+      const keep = path.filter((f) => !functions.has(places.frames[f].n) && !modules.has(places.frames[f].m ?? ""));
+      path.splice(0, all, ...keep);
+    }
+    if (all === 0) path.push(0);
     if (!shape.inverted) path.reverse();
     for (const f of path) {
       const { n, m } = places.frames[f];
       enter(`${n} ${m ?? ""}`, f, n, m);
     }
-    if (!shape.inverted) at.self += w;
+    if (!shape.inverted || path.length === 0) at.self += w;
     else selfOf(at, path.length).self += w;
   }
   return root;
@@ -144,4 +157,34 @@ export function functions(root: Node): Line[] {
   };
   visit(root);
   return [...lines.values()].sort((a, b) => b.self - a.self || b.total - a.total);
+}
+
+/** Around is a function's callers and callees, the heaviest first. */
+export interface Around {
+  total: number;
+  self: number;
+  callers: [string, number][];
+  callees: [string, number][];
+}
+
+/** around sums what called a function of a tree that is not inverted, and what it called. Of recursion the outermost call counts. */
+export function around(root: Node, name: string): Around {
+  const callers = new Map<string, number>();
+  const callees = new Map<string, number>();
+  const out: Around = { total: 0, self: 0, callers: [], callees: [] };
+  const visit = (n: Node): void => {
+    if (n.frame < 0 || n.name !== name) {
+      for (const k of n.kids.values()) visit(k);
+      return;
+    }
+    out.total += n.total;
+    out.self += n.self;
+    const by = n.parent && n.parent.frame >= 0 ? n.parent.name : "(outermost)";
+    callers.set(by, (callers.get(by) ?? 0) + n.total);
+    for (const k of n.kids.values()) callees.set(k.name, (callees.get(k.name) ?? 0) + k.total);
+  };
+  visit(root);
+  out.callers = [...callers].sort((a, b) => b[1] - a[1]);
+  out.callees = [...callees].sort((a, b) => b[1] - a[1]);
+  return out;
 }

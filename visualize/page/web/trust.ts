@@ -40,7 +40,7 @@ export class Trust implements View {
           d.lateNs > 0 && `${duration(d.lateNs)} of CPU time was sampled late, at the next call, and stands there.`,
           d.unplaced > 0 && `${duration(d.unplaced)} of CPU time has no room in its thread’s time: it is in flame graphs and sums, and in no lane.`,
           st.Ticks > 0 && `${percent(st.TicksMissed, st.Ticks + st.TicksMissed)} of the sampler’s ticks were missed.`, st.SignalsSent > 0 && `${count(st.SignalsSent)} signals sent, ${count(st.SignalsFailed)} failed, ${count(st.SignalsStuck)} never answered.`),
-        card(false, overhead ? `Recording cost ${overhead} of the program’s CPU time` : "What recording cost", `collector ${duration(st.CollectorCPU)}, sampler ${duration(st.SamplerCPU)}, program ${duration(st.TargetCPU)}.`, "The two run beside the program."),
+        card(false, overhead ? `Recording cost ${overhead} of the program’s CPU time` : "What recording cost", `collector ${duration(st.CollectorCPU)}, sampler ${duration(st.SamplerCPU)}, program ${duration(st.TargetCPU)}.`, "The two run next to the program."),
         card(false, "What is not recorded", `Waits for locks shorter than ${duration(a.lockNs)} and calls shorter than ${duration(a.callNs)} count as running or “ready / short waits”.`,
           this.ready(),
           a.period > 1 && `One allocation is sampled each ${bytes(a.period)}; sums are estimates without bias.`,
@@ -53,7 +53,7 @@ export class Trust implements View {
       a.threads.length > most && h("p", { class: "soft" }, `the ${most} busiest of ${count(a.threads.length)}`),
       this.threads(),
       h("h2", {}, "The recording"),
-      table(["what", ""], [
+      table(["what", "value"], [
         ["command", whole(a.command)], ["started", a.started], ["length", duration(a.length)],
         ["ended", a.signal > 0 ? `by signal ${a.signal}` : a.status >= 0 ? `with status ${a.status}` : "not known"],
         ["host", `${a.host}, ${a.kernel}, ${a.arch}, ${a.cpus} CPUs`], ["recorded", (a.features ?? []).join(", ")], ["hbtrace", a.version],
@@ -64,11 +64,11 @@ export class Trust implements View {
   /** ready says what is known of time in which threads could have run. */
   private ready(): string {
     const { threads } = this.app.store.about;
-    if (threads.some((t) => t.total[ready] > 0)) return "Time ready to run, without a CPU, is the kernel’s account of each switch, and is drawn.";
+    if (threads.some((t) => t.total[ready] > 0)) return "Time runnable without a CPU, is the kernel’s account of each switch, and is drawn.";
     const ns = threads.reduce((n, t) => n + Math.max(0, t.ready), 0);
     return threads.some((t) => t.ready >= 0)
-      ? `Threads were ready to run, without a CPU, for ${duration(ns)} together: the kernel’s count, looked at up to once a second. When that was is not known, so it is drawn nowhere; record with --kernel to see it.`
-      : "For how long threads were ready to run, without a CPU, is not known.";
+      ? `Threads were runnable without a CPU, for ${duration(ns)} together: the kernel’s count, read up to once a second. When that was is not known, so it is drawn nowhere; record with --kernel to see it.`
+      : "For how long threads were runnable without a CPU, is not known.";
   }
 
   private notes(): HTMLElement | null {
@@ -82,7 +82,7 @@ export class Trust implements View {
     const a = this.app.store.about;
     const order = [...a.threads.keys()].sort((x, y) => a.threads[y].total[1] - a.threads[x].total[1] || x - y).slice(0, most);
     return table(
-      ["thread", "tid", "lived", "exact", "sampled", "unknown", "", "CPU", "ready", "samples", "stacks", "lost"],
+      ["thread", "tid", "lived", "exact", "sampled", "unknown", "share", "CPU", "runnable", "samples", "stacks", "lost"],
       order.map((i) => {
         const t = a.threads[i];
         const all = t.exact + t.sampled + t.unknown;
