@@ -12,27 +12,39 @@ import (
 // spare, where that is large enough, and list becomes the next spare. It also returns where each thread's part lies. Linear for
 // lists of which few elements are out of place.
 func byThread[T any](list, spare []T, thread func(*T) trace.ThreadID, cmp func(x, y *T) int) (sorted, unused []T, of map[trace.ThreadID]span) {
-	of = map[trace.ThreadID]span{}
+	// A thread's number may be anything that a file says: threads are counted by the order in which they come.
+	place := map[trace.ThreadID]int{}
+	var ids []trace.ThreadID
 	var counts []int
-	for i := range list {
-		id := int(thread(&list[i]))
-		if id >= len(counts) {
-			counts = append(counts, make([]int, id+1-len(counts))...)
+	var last trace.ThreadID
+	at, found := 0, false
+	of = map[trace.ThreadID]span{}
+	placeOf := func(id trace.ThreadID) int {
+		if found && id == last { // most elements are of the thread of the one before
+			return at
 		}
-		counts[id]++
+		n, ok := place[id]
+		if !ok {
+			n = len(ids)
+			place[id], ids, counts = n, append(ids, id), append(counts, 0)
+		}
+		last, at, found = id, n, true
+		return n
 	}
-	at := 0
-	for id, n := range counts {
-		if n > 0 {
-			of[trace.ThreadID(id)] = span{at, at + n}
-		}
-		counts[id], at = at, at+n
+	for i := range list {
+		counts[placeOf(thread(&list[i]))]++
+	}
+	from := 0
+	for _, id := range slices.Sorted(slices.Values(ids)) {
+		n := place[id]
+		of[id] = span{from, from + counts[n]}
+		counts[n], from = from, from+counts[n]
 	}
 	sorted = slices.Grow(spare[:0], len(list))[:len(list)]
 	for i := range list {
-		id := thread(&list[i])
-		sorted[counts[id]] = list[i]
-		counts[id]++
+		n := placeOf(thread(&list[i]))
+		sorted[counts[n]] = list[i]
+		counts[n]++
 	}
 	for _, s := range of {
 		settle(sorted[s.lo:s.hi], cmp)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/hbtrace/hbtrace/trace"
 )
@@ -354,8 +355,26 @@ func (t *Table) moduleAt(addr uint64) *trace.Module {
 	return nil
 }
 
-// Valid returns s as valid UTF-8: what is not is replaced by U+FFFD.
-func Valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+// Valid returns s as valid UTF-8 without control characters: what is not valid, and what would move a terminal's cursor
+// or change its colours, is replaced by U+FFFD, a carriage return by a blank. Names come from the programs that were
+// recorded, and other tools print what is exported. Line feeds and tabs stay.
+func Valid(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if strings.IndexFunc(s, controls) < 0 {
+		return s
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\r':
+			return ' '
+		case controls(r):
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+func controls(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
 
 // Begins says whether a hook is where a program begins: the exec itself. No stack lies below it, and none is missing.
 func Begins(m *trace.Meta, h trace.HookID) bool { return h != 0 && m.Hooks[h].Name == "execve" }

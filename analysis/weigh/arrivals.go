@@ -289,7 +289,7 @@ func (d *differences) agreement(tab *frames.Table, a *arrivals) float64 {
 		if s.inTime == 0 && s.preempted == 0 {
 			continue
 		}
-		for id := s.At.Stack; id != 0; id = tab.Parent(id) {
+		for id := s.At.Stack; tab.Valid(id); id = tab.Parent(id) {
 			if int(id) >= len(d.count) {
 				d.count = append(d.count, make([][2]float64, int(id)+1-len(d.count)+len(d.count)/2)...)
 			}
