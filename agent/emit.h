@@ -27,9 +27,9 @@ static int hb_put_two(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, cons
   hb_add_relaxed(&s->lost, 1u);
   HB_COUNT(lost);
   uint64_t beat = hb_load_relaxed(&hb.header->heartbeat_ns);
-  if (beat && rec->time_ns > beat + HB_SILENCE_NS) { /* nobody reads any more: be gone */
+  if (beat && rec->time_ns > beat + HB_SILENCE_NS) { /* nobody reads: no more work for that until somebody does */
     hb_store_relaxed(&hb.slot->disabled, (uint32_t)HB_OFF_COLLECTOR_SILENT);
-    hb_store_relaxed(&hb.on, 0u);
+    hb_store_relaxed(&hb.silent_beat, beat);
   }
   return 0;
 }
@@ -95,6 +95,24 @@ static HB_NOINLINE int hb_foreign(const struct hb_tls *t) {
   return 1;
 }
 
+static void hb_end_last(struct hb_tls *t);
+
+/* Nobody read, and the ring was full. Is it still so? A recorder that was stopped goes on where it was, and so do we; what was
+ * not recorded meanwhile is counted as lost. signal-safe, in the section */
+static HB_NOINLINE int hb_silent(struct hb_tls *t) {
+  struct hb_thread *s = t->slot;
+  if (hb_load_relaxed(&hb.header->heartbeat_ns) != hb_load_relaxed(&hb.silent_beat)) {
+    hb_store_relaxed(&hb.silent_beat, (uint64_t)0);
+    hb_store_relaxed(&hb.slot->disabled, (uint32_t)HB_OFF_NO);
+    return 0;
+  }
+  t->need_full = 1;
+  hb_store_relaxed(&s->seq, ++t->seq);
+  hb_add_relaxed(&s->lost, 1u);
+  HB_COUNT(lost);
+  return 1;
+}
+
 /* Enter the agent's own section; 0 when it is taken, or another's. Only on a stack that is not known to be the thread's is it
  * asked whose. signal-safe */
 static int hb_begin(struct hb_tls *t) {
@@ -104,6 +122,11 @@ static int hb_begin(struct hb_tls *t) {
   if (HB_UNLIKELY(t->busy_sp) && !hb_begin_again(t, sp)) return 0;
   t->busy_sp = sp; /* one word says both that and where: a handler comes before it or after it */
   hb_compiler_barrier();
+  if (HB_UNLIKELY(hb_load_relaxed(&hb.silent_beat)) && hb_silent(t)) {
+    hb_end_last(t); /* a signal that came meanwhile finds the same */
+    t->deferred = 0;
+    return 0;
+  }
   return 1;
 }
 

@@ -206,6 +206,7 @@ struct hb_process {
   uint32_t is_glibc;
   _Atomic uint32_t slot_hint; /* where to begin to look for a free slot */
   _Atomic uint32_t claims;
+  _Atomic uint64_t silent_beat; /* the heartbeat since which nobody reads, and nothing is recorded; 0: somebody does */
   _Atomic uint32_t unsent; /* signals that were announced and never came (syscallproxy/proxy.h) */
   uint32_t gate_stuck;     /* 1: the sampler has not answered before an exec; it is not waited for again */
   struct hb_sigaction app_action; /* what the target believes to have installed for our signal */

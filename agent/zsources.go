@@ -54,10 +54,10 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "78a5f39ed4710e0c59cf60e5f0f3d6d756d4d074d3e5d436cec3b2b2453adbbd",
+	sourcesSHA256: "d07077e793168a87fb2b453a005ad942eb55b7100bc4a2a876b6af50c8663eda",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so":    "683206c237891b0e9d69e3bbf9d485364dc403061950c297731737842003601f",
-		"agent/hbattached_linux_amd64.so": "9389067101ca38add91cd6f8cb7e950f384d140da43763b18a2f43a0d3cfc3f6",
+		"agent/hbagent_linux_amd64.so":    "b61cd72335388637ca47880e3671894c6b0672c5e9fce56bf55bebd927dc3928",
+		"agent/hbattached_linux_amd64.so": "d922227bd7d94106c67f0e1af1c1838287785326747e62ef4f91345f50126687",
 		"agent/stub_linux_386.so":         "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

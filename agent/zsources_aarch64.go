@@ -50,8 +50,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "d82edb4ce0924457a62b7bb8e0744581bb9bebdf3e0d552c755f937ceb0943c8",
+	sourcesSHA256: "77737b0778d971af72fbf8efc9ec816eda2204da860f856ce7972d5b2e030442",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "a322ec3d686122ed3755407edb68e328e39f6200657dcfe2aebe90fbc309a0b0",
+		"agent/hbagent_linux_arm64.so": "400cd05b433daf56ec0d75e8c5a330c80e4bef75e67bf451d97b92ce01c21bf5",
 	},
 }

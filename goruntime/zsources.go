@@ -18,7 +18,7 @@ var madeAMD64 = made{
 		"segment/atomic.h",
 		"segment/layout.h",
 	},
-	sourcesSHA256: "11b614c38911f173c1b561dae7f06568e7302279c5daa8ce0a0ad21854b56683",
+	sourcesSHA256: "7752563686f3f50909fd61067d0f4fa4bcbdbcda87955cf790bbf965b6ccdaf4",
 	objectsSHA256: map[string]string{
 		"goruntime/blob_linux_amd64.elf": "75029e1cef3c22378f810dfe47fe82a7852976225d3e2fdd905eeb523f3dff84",
 	},

@@ -72,7 +72,7 @@ struct hb_header {
   _Atomic uint64_t rested_ns; /* CLOCK_MONOTONIC when the sampler last went to sleep */
   /* -- own line; written by the collector -- */
   _Alignas(64) _Atomic uint64_t heartbeat_ns; /* last drain; an agent whose ring is full and whose collector
-                                               has been silent for HB_SILENCE_NS stops recording */
+                                               has been silent for HB_SILENCE_NS stops recording until it moves */
   _Atomic uint32_t recording; /* 1 while the session records; 0 = hooks pass through */
   /* -- own line; written by agents (fetch-and-add) -- */
   _Alignas(64) _Atomic uint32_t next_proc_uid;   /* last uid given; uids start at 1 */
@@ -110,7 +110,7 @@ enum { HB_GATE_OPEN, HB_GATE_SENDING = 1 /* bit, sampler */, HB_GATE_EXEC = 2 /*
 /* hb_proc.disabled: why the agent stopped recording in this process; 0 = it records */
 enum {
   HB_OFF_NO,
-  HB_OFF_COLLECTOR_SILENT, /* ring full and no heartbeat for HB_SILENCE_NS */
+  HB_OFF_COLLECTOR_SILENT, /* ring full and no heartbeat for HB_SILENCE_NS; it goes on with the heartbeat */
   HB_OFF_NO_MEMORY,        /* mmap of thread memory failed */
   HB_OFF_NO_CLOCK,         /* no usable CLOCK_MONOTONIC */
   HB_OFF_UNRESOLVED,       /* a function that every program needs could not be resolved */

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "b011f0815aa44590b8f898910ec9bb36874ea08a53bbf497e934d9da1de63944"
+const layoutSHA256 = "799a804c2fabc4660ae9cd0ca7b2a327e58bc23942a06577fdffd7ec9e0da2db"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC

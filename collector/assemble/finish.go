@@ -252,7 +252,14 @@ func (a *Assembler) begin(t *thread, at trace.Ns) {
 
 // tailLost reports records that were dropped after the last one that came.
 func (a *Assembler) tailLost(t *thread, at trace.Ns) {
-	if missing := int32(t.final.seq + 1 - t.expect); t.begun && missing > 0 {
+	if !t.begun { // none ever came: what its slot counted is all that is known
+		if n := t.final.lost; n > 0 {
+			a.lost(t, at, n)
+			t.begun, t.expect = true, t.final.seq+1
+		}
+		return
+	}
+	if missing := int32(t.final.seq + 1 - t.expect); missing > 0 {
 		if n := min(uint32(missing), t.final.lost); n > 0 {
 			a.lost(t, at, n)
 			t.expect = t.final.seq + 1

@@ -19,6 +19,8 @@ import (
 
 	"github.com/hbtrace/hbtrace/internal/testprog"
 	"github.com/hbtrace/hbtrace/internal/validate"
+	"github.com/hbtrace/hbtrace/segment"
+	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/tracefile"
 )
 
@@ -148,6 +150,62 @@ func TestStopped(t *testing.T) {
 			}
 			t.Error("the program is always over before anybody can be stopped")
 		})
+	}
+}
+
+// TestSilentRecorder: a recorder that is stopped until its ring is full and agents have given it up is recorded into again as
+// soon as it goes on.
+func TestSilentRecorder(t *testing.T) {
+	s := start(t, testprog.Command{Args: []string{demo(t), "3600"}})
+	target := s.demoAtWork(t)
+	seg := segmentOf(t, s.PID())
+	if seg == nil {
+		t.Fatal("the session has ended")
+	}
+	defer seg.Close()
+	off := func() uint32 {
+		for i := range seg.HighProcs() {
+			if p := seg.Proc(i); p.State.Load() == segment.ProcLive && int(p.HostPID.Load()) == target {
+				return p.Disabled.Load()
+			}
+		}
+		return segment.OffNo
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(syscall.Kill(s.PID(), syscall.SIGSTOP))
+	awaitState(t, "the recorder", s.PID(), "T", true)
+	// Nobody needs to fill it: a ring that has no room is a full one. Again and again, since a record may be on its way there.
+	await(t, "the agent has given the recorder up", func() bool {
+		for i := range seg.Geometry().Rings {
+			b := seg.Subbuf(i)
+			b.Head.Store(b.Tail.Load() + seg.Geometry().RingBytes)
+		}
+		return off() == segment.OffCollectorSilent
+	})
+	for i := range seg.Geometry().Rings {
+		b := seg.Subbuf(i)
+		b.Head.Store(b.Tail.Load())
+	}
+	silent := trace.Ns(segment.Now())
+	must(syscall.Kill(s.PID(), syscall.SIGCONT))
+	await(t, "the agent records again", func() bool { return off() == segment.OffNo })
+	must(syscall.Kill(target, syscall.SIGTERM))
+	s.finish(t)
+	r := s.openTrace(t)
+	after := 0
+	must(r.Events(func(e *trace.Event) error {
+		if e.Start > silent {
+			after++
+		}
+		return nil
+	}))
+	if after == 0 || r.Stats().Lost == 0 {
+		t.Errorf("%d events after the silence, %d lost in it", after, r.Stats().Lost)
 	}
 }
 
