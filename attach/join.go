@@ -37,6 +37,9 @@ func Join(pid int, s Session) (t *Target, err error) {
 			t = nil
 		}
 	}()
+	if err = t.own(2 * time.Second); err != nil {
+		return t, err
+	}
 	t.lookBefore()
 	reached(StepOpened)
 	if err = t.endEarlier(); err != nil {

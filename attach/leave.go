@@ -260,6 +260,12 @@ func Detach(pid int) (found bool, err error) {
 	for i := range rec.old {
 		found = found || rec.old[i].At != 0
 	}
+	if !found {
+		return false, nil
+	}
+	if err := t.own(0); err != nil {
+		return false, err
+	}
 	if err := t.endEarlier(); err != nil {
 		return found, err
 	}

@@ -32,6 +32,7 @@ type Target struct {
 	slots  []slot
 	reals  *reals
 	join   uint64 // address of struct hb_join in the program
+	lock   int    // a socket whose name says that this process works on the target
 	socket int    // ours, of the pair that the stub made; -1: none
 }
 
@@ -53,17 +54,45 @@ func open(pid int) (*Target, error) {
 	if err != nil {
 		return nil, explainDenied(pid, err)
 	}
-	t := &Target{pid: pid, start: start, mem: f, socket: -1}
+	t := &Target{pid: pid, start: start, mem: f, socket: -1, lock: -1}
 	if err := t.readMaps(); err != nil {
-		f.Close()
+		t.Close()
 		return nil, err
 	}
 	return t, nil
 }
 
+// own makes sure that one hbtrace at a time works on a process, by a name that vanishes with this process. It waits a moment for a
+// detach that is under way.
+func (t *Target) own(wait time.Duration) error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("make a socket: %w", err)
+	}
+	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err = unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("@hbtrace-attach-%d-%d", t.pid, t.start)})
+		if !errors.Is(err, unix.EADDRINUSE) || time.Since(begun) >= wait {
+			break
+		}
+	}
+	if err == nil {
+		t.lock = fd
+		return nil
+	}
+	unix.Close(fd)
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("process %d is being recorded by hbtrace already", t.pid)
+	}
+	return fmt.Errorf("lock process %d: %w", t.pid, err)
+}
+
 // Close gives back what this process holds of the target; what is in the target stays.
 func (t *Target) Close() {
 	t.mem.Close()
+	if t.lock >= 0 {
+		unix.Close(t.lock)
+		t.lock = -1
+	}
 	if t.socket >= 0 {
 		unix.Close(t.socket)
 		t.socket = -1

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -253,6 +254,8 @@ func (g *targets) leave() {
 		case t.failure != nil && (!running(t.id.pid) || errors.Is(t.failure, attach.ErrGone)):
 			t.failure = nil
 		}
+		holds := t.Holds()
+		g.s.remark(fmt.Sprintf("process %d: threads of it were stopped %d times, %v at most", t.id.pid, len(holds), slices.Max(append(holds, 0))))
 		t.Close()
 		t.id.close()
 		t.sayUnmet(g.s)
