@@ -32,6 +32,6 @@ func Room(bytes int64) (text string, err error) {
 	if free < bytes {
 		return "", fmt.Errorf("%s has room for %d MB, a window of %s needs more: use a smaller one, or set XDG_RUNTIME_DIR", root, free>>20, SizeString(bytes))
 	}
-	return fmt.Sprintf("a window of %s in %s (%s), its dictionary (about a tenth of that), and some %d MB for the recorder", SizeString(bytes), root, kind,
+	return fmt.Sprintf("a window of %s in %s (%s), its dictionary (by the number of different stacks), and some %d MB for the recorder", SizeString(bytes), root, kind,
 		RestBytes>>20), nil
 }
