@@ -422,9 +422,10 @@ func (s *session) store() {
 	s.wrote(s.out.Flush())
 }
 
-// wrote keeps the first error of the file. The program runs on; what comes later is counted by the writer.
+// wrote keeps the first error, but for that of a full disk: the writer keeps it, counts what is missing and goes on when
+// there is room.
 func (s *session) wrote(err error) {
-	if err != nil && s.failed == nil {
+	if err != nil && s.failed == nil && s.out.Err() == nil {
 		s.failed = err
 	}
 }

@@ -66,10 +66,16 @@ func (s *session) finish(c *child, hurry <-chan struct{}) error {
 		return s.keep.w.Err()
 	}
 	s.symbolise(hurry)
-	s.account(samplerCPU, ended, left)
 	s.wrote(s.out.PutMeta(&s.meta))
+	s.wrote(s.out.Flush())
+	if s.failed == nil {
+		s.failed = s.out.Err()
+	}
+	s.account(samplerCPU, ended, left)
 	dropped := s.out.Dropped()
-	s.wrote(s.out.Close(&s.stats))
+	if err := s.out.Close(&s.stats); s.failed == nil {
+		s.failed = err
+	}
 	s.out = nil
 	if s.failed != nil {
 		return fmt.Errorf("the recording is incomplete, %d events are missing: %w", dropped, s.failed)
@@ -131,7 +137,7 @@ func (s *session) account(samplerCPU time.Duration, ended bool, left int) {
 		s.keep.account(st)
 	} else {
 		st.Events = s.consumed - min(s.out.Dropped(), s.consumed)
-		st.Overwritten = s.produced - s.consumed
+		st.Overwritten = s.produced - s.consumed + min(s.out.Dropped(), s.consumed)
 		st.HistoryBytes, st.HistoryNs = uint64(s.opt.BufferBytes), s.historyNs()
 	}
 	stacks := s.stacks.Stats()

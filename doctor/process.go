@@ -89,7 +89,7 @@ func lookSignal(f *findings, st map[string]string) {
 	}
 	switch {
 	case is("SigCgt"):
-		f.add(Note, "SIGURG", "", "has a handler of its own for the sampling signal: it is chained, or samples are taken at hooks only")
+		f.add(Note, "SIGURG", "", "has a handler of its own for the sampling signal: samples are taken at hooked calls and lean towards them; use --signal rtmin+10")
 	case is("SigBlk") || is("SigIgn"):
 		f.add(Note, "SIGURG", "", "blocks or ignores the sampling signal: samples are taken at hooks only")
 	default:

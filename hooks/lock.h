@@ -47,13 +47,20 @@ HB_INLINE int hb_taken(int r) { return r == 0 || r == HB_EOWNERDEAD; }
 #define HB_HOLD_BEGIN(hook, m) \
   (HB_UNLIKELY(hb_is_hot((uint64_t)(m))) ? hb_hold_begin(hb_self(), hook, (uint64_t)(m), HB_FRAME) : NULL)
 
-/* Wait for a mutex that is taken. An owner that is ourselves (recursive, error-checking) does not wait. */
+/* Is a mutex ours, so that locking it again does not wait? Recursive (1) and error-checking (2) ones return; a normal one waits for
+ * ever, for its own owner. */
+HB_INLINE int hb_mutex_returns(const void *m, uint32_t owner, const struct hb_thread *self) {
+  uint32_t kind = hb_mutex_kind(m) & 3;
+  return owner && self && owner == self->tid && (kind == 1 || kind == 2);
+}
+
+/* Wait for a mutex that is taken. */
 #define HB_MUTEX_WAIT(hook, m, call)                                                                    \
   do {                                                                                                  \
     struct hb_wait w;                                                                                   \
     uint32_t owner = hb.mutex_peek ? hb_mutex_owner(m) : 0;                                             \
     struct hb_thread *self = hb_self()->slot;                                                           \
-    if (owner && self && owner == self->tid) return (call);                                             \
+    if (hb_mutex_returns(m, owner, self)) return (call);                                                \
     struct hb_hold *hold = HB_HOLD_BEGIN(hook, m);                                                      \
     hb_wait_begin(&w, hook, (uint64_t)(m), owner, HB_FRAME);                                            \
     int r = (call);                                                                                     \

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/hbtrace/hbtrace/outfile"
@@ -20,8 +21,9 @@ import (
 // a time.
 //
 // When the file cannot be written (a full disk), the call that met it returns the error, once. The file is cut
-// back to its last whole section and stays readable; what Put… is given from then on is dropped and counted
-// ([Writer.Dropped]), and Close stores what explains the events that are there, if there is room.
+// back to its last whole section and stays readable. Events that Put… is given from then on are dropped and counted
+// ([Writer.Dropped]); what they rest on is kept in memory, within bounds. Flush goes on with the file when there is room
+// again. Close stores what explains the events that are there, if there is room.
 type Writer struct {
 	path   string
 	f      file
@@ -30,6 +32,12 @@ type Writer struct {
 	index  []indexEntry
 	failed error
 	lost   uint64
+
+	// What could not be written when the disk was full: encoded sections in their order, and their bytes. lasting: the
+	// file cannot be gone on with.
+	pending      []pendingSection
+	pendingBytes int
+	lasting      bool
 
 	processes, threads, modules items
 	nodes                       []byte
@@ -60,6 +68,19 @@ type items struct {
 	payload []byte
 	count   int
 }
+
+// pendingSection waits for room.
+type pendingSection struct {
+	kind  sectionKind
+	count int
+	bytes []byte
+}
+
+// mostPending bounds what is kept while the disk is full; roomToResume is how much room it takes to go on.
+const (
+	mostPending  = 64 << 20
+	roomToResume = 256 << 10
+)
 
 type indexEntry struct {
 	kind  sectionKind
@@ -135,8 +156,10 @@ func (w *Writer) write() error {
 // fail stops the recording: the file ends after its last whole section.
 func (w *Writer) fail(err error) error {
 	hint := ""
+	w.lasting = true
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		hint = ": free some space or write elsewhere"
+		w.lasting = false
 	}
 	w.failed = fmt.Errorf("writing recording %s: stopped after %d bytes, what was written stays readable: %w%s", w.path, w.off, err, hint)
 	// Readers skip a torn end anyway; without it the file is as long as it says.
@@ -165,10 +188,54 @@ func (w *Writer) putVersion(kind sectionKind, version uint8, count int, payload 
 	w.section = appendSection(w.section[:0], kind, version, count, payload, w.z)
 	off := w.off
 	if err := w.write(); err != nil || w.failed != nil {
+		if kind != sectionEvents && kind != sectionStats {
+			w.postpone(kind, count)
+		}
 		return err
 	}
 	w.index = append(w.index, indexEntry{kind, off, uint32(count)})
 	return nil
+}
+
+// postpone keeps w.section until there is room. Where that is too much the file ends here.
+func (w *Writer) postpone(kind sectionKind, count int) {
+	if w.lasting {
+		return
+	}
+	if w.pendingBytes += len(w.section); w.pendingBytes > mostPending {
+		w.lasting, w.pending = true, nil
+		return
+	}
+	w.pending = append(w.pending, pendingSection{kind, count, slices.Clone(w.section)})
+}
+
+// resume goes on with a file that had no room, if it has some now.
+func (w *Writer) resume() {
+	if w.failed == nil || w.lasting {
+		return
+	}
+	// A file that grows by a section and is full again would end in pieces: there must be more room than that.
+	room := make([]byte, roomToResume+w.pendingBytes)
+	_, err := w.f.WriteAt(room, w.off)
+	w.f.Truncate(w.off)
+	if err != nil {
+		return
+	}
+	failed := w.failed
+	w.failed = nil
+	for len(w.pending) > 0 {
+		p := &w.pending[0]
+		w.section = append(w.section[:0], p.bytes...)
+		off := w.off
+		if w.write() != nil {
+			w.failed = failed // was reported
+			return
+		}
+		w.index = append(w.index, indexEntry{p.kind, off, uint32(p.count)})
+		w.pendingBytes -= len(p.bytes)
+		w.pending = w.pending[1:]
+	}
+	w.pending = nil
 }
 
 // PutMeta stores the recording's metadata, in place of what was stored before.
@@ -382,6 +449,7 @@ func (w *Writer) PutSymbols(module trace.ModuleID, addrs []uint64, frames [][]tr
 
 // Flush hands everything to the system: it survives the death of this process, not that of the machine.
 func (w *Writer) Flush() error {
+	w.resume()
 	var err error
 	if w.batch.Count() > 0 {
 		err = w.endBatch()
@@ -394,6 +462,8 @@ func (w *Writer) flush() error {
 	defer func() { w.events, w.eventCount = w.events[:0], 0 }()
 	if w.failed != nil {
 		w.lost += uint64(w.eventCount)
+		w.flushItems() // they wait
+		w.flushNodes()
 		return nil
 	}
 	// In this order, so that a file that ends anywhere names nothing that it does not have.
@@ -434,6 +504,19 @@ func (w *Writer) Close(st *trace.Stats) error {
 	if stopped != nil {
 		// The events end here. What explains those that are there may still fit.
 		w.failed = nil
+		for _, p := range w.pending { // what fits, but not what later events would rest on
+			if p.kind == sectionNodes || p.kind == sectionSymbols {
+				continue
+			}
+			w.section = append(w.section[:0], p.bytes...)
+			off := w.off
+			if w.write() != nil {
+				w.failed = nil
+				continue
+			}
+			w.index = append(w.index, indexEntry{p.kind, off, uint32(p.count)})
+		}
+		w.pending, w.lasting = nil, true
 		w.flushItems()
 	}
 	var s trace.Stats
@@ -443,6 +526,9 @@ func (w *Writer) Close(st *trace.Stats) error {
 	s.Complete = stopped == nil
 	if stopped != nil {
 		s.Notes = append(s.Notes[:len(s.Notes):len(s.Notes)], fmt.Sprintf("%v; %d later events were dropped", stopped, w.lost))
+	}
+	if stopped == nil && w.lost > 0 {
+		s.Notes = append(s.Notes[:len(s.Notes):len(s.Notes)], fmt.Sprintf("the disk was full for some time: %d events were dropped", w.lost))
 	}
 	ending := w.end(&s)
 	if stopped != nil {

@@ -121,8 +121,9 @@ func recordInto(t *testing.T, f *memFile, src trace.Source) (o outcome) {
 	return o
 }
 
-// TestRoomForTheEnd: the disk is full for one section only; the account still fits and says what happened.
-func TestRoomForTheEnd(t *testing.T) {
+// TestResume: the disk is full for some time. What events rest on is kept, writing goes on when there is room, and the
+// account says what is missing.
+func TestResume(t *testing.T) {
 	f := &memFile{limit: 1 << 20}
 	w, err := newWriter("x", f, &trace.Meta{Version: "v"})
 	if err != nil {
@@ -140,10 +141,15 @@ func TestRoomForTheEnd(t *testing.T) {
 	}
 	w.PutEvent(&trace.Event{Kind: trace.KindCPU, Thread: 1, Count: 1})
 	f.limit = 1 << 20
+	if err := w.Flush(); err != nil || w.Err() != nil {
+		t.Errorf("there is room, and Flush does not go on: %v, %v", err, w.Err())
+	}
+	w.PutThread(&trace.Thread{ID: 2, Name: "later"})
+	w.PutEvent(&trace.Event{Kind: trace.KindCPU, Thread: 2, Count: 1})
 	if err := w.Close(nil); err != nil {
 		t.Errorf("the error came twice: %v", err)
 	}
-	if w.Err() == nil || w.Dropped() != 1001 {
+	if w.Err() != nil || w.Dropped() != 1001 {
 		t.Errorf("Err %v, %d dropped", w.Err(), w.Dropped())
 	}
 	r, err := open("x", bytes.NewReader(f.data), int64(len(f.data)))
@@ -151,7 +157,9 @@ func TestRoomForTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := r.Stats()
-	if st.Complete || len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "1001 later events were dropped") || len(r.Threads()) != 1 {
+	n := 0
+	r.Events(func(e *trace.Event) error { n++; return nil })
+	if !st.Complete || len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "1001 events were dropped") || len(r.Threads()) != 2 || n != 1 {
 		t.Errorf("stats %+v, threads %+v", st, r.Threads())
 	}
 }

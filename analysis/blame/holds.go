@@ -131,7 +131,7 @@ func (a *Analyser) pieces(dst []piece, iv *interval) []piece {
 		if to <= from {
 			return
 		}
-		if holder == iv.thread {
+		if holder == iv.thread && (iv.owner != iv.thread || iv.flags&trace.FlagOpen == 0) { // else it waits for itself
 			holder, act = 0, Nobody
 		}
 		if n := len(dst); n > 0 && dst[n-1].to == from && dst[n-1].holder == holder && dst[n-1].act == act && dst[n-1].seen == seen {

@@ -208,8 +208,9 @@ func (f *runFlags) run(cmd *cobra.Command, command []string) error {
 	}
 	if failed == nil {
 		failed = f.finish(out, line, stderr)
-	} else {
-		failed = fmt.Errorf("%w: what was written is in %s", failed, o.Output)
+	} else { // the program ran to its end, and its status is its own
+		fmt.Fprintf(stderr, "hbtrace: %v: what was written is in %s\n", failed, o.Output)
+		failed = nil
 	}
 	if failed != nil {
 		return failed

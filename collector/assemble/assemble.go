@@ -98,6 +98,7 @@ type Assembler struct {
 	arenas    [2][]byte // raw records of this pass and of the one before; arenas[pass&1] is being filled
 	queued    []*thread // threads with records in their queue
 	running   []*thread // threads with a run in the making
+	leaving   []*thread // threads that have ended, or seem to have: EndPass looks at no others
 	latest    trace.Ns  // newest time interpreted
 	horizon   uint64    // no record is from later than this: one in the future would confuse all that ages
 

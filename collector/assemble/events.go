@@ -359,6 +359,7 @@ func (a *Assembler) exit(t *thread, rec []byte, e *trace.Event) bool {
 func (a *Assembler) ended(t *thread, at trace.Ns, cpu uint64) {
 	rest := a.cpuRest(t, cpu)
 	t.exited, t.exitPass = true, a.pass
+	a.leaves(t)
 	t.meta.End = max(at, t.meta.Start, t.seen) // its process may have ended while it ran on
 	t.setCPU()
 	a.emit(t, &trace.Event{Kind: trace.KindThreadExit, Flags: trace.FlagNoStack, Time: t.meta.End, Start: t.meta.End, Count: 1, CPU: rest})

@@ -118,6 +118,7 @@ func (a *Assembler) readSlot(t *thread) {
 		if t.proc != nil && !t.proc.isGone {
 			// It freed its slot itself. What the slot said last of what it was in is over.
 			t.vanished = a.pass
+			a.leaves(t)
 			if t.final != nil {
 				t.final.hook = 0
 			}
@@ -202,7 +203,10 @@ func (a *Assembler) retire() {
 	}
 	clear(a.gone[len(keep):])
 	a.gone = keep
-	for uid, t := range a.threads {
+	leaving := a.leaving
+	a.leaving = nil
+	for _, t := range leaving {
+		uid := uint32(t.meta.ID)
 		if t.vanished != 0 && a.pass-t.vanished >= 3 && !t.exited {
 			a.cutShort(t, max(t.seen, t.meta.Start)) // its THREAD_EXIT was lost
 		}
@@ -210,7 +214,17 @@ func (a *Assembler) retire() {
 			delete(a.threads, uid)
 			a.recent[uid%recentThreads] = recentThread{}
 			t.forgetTID(uid)
+			continue
 		}
+		a.leaving = append(a.leaving, t)
+	}
+}
+
+// leaves notes a thread that has ended, or seems to have.
+func (a *Assembler) leaves(t *thread) {
+	if !t.leaving {
+		t.leaving = true
+		a.leaving = append(a.leaving, t)
 	}
 }
 

@@ -35,6 +35,7 @@ type thread struct {
 	started   bool // KindThreadStart was delivered
 	exited    bool // KindThreadExit was delivered
 	exitPass  uint32
+	leaving   bool     // in Assembler.leaving
 	seen      trace.Ns // newest time of a record
 	vanished  uint32   // pass in which the slot was found freed, though no exit had been heard of; 0 not
 	stack     []trace.StackID

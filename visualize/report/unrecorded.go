@@ -5,6 +5,8 @@ package report
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/hbtrace/hbtrace/visualize/number"
 	"github.com/hbtrace/hbtrace/visualize/terminal"
@@ -47,4 +49,25 @@ func (f *facts) notRecorded() []string {
 		out = append(out, number.Plural(uint64(more), "more program"))
 	}
 	return out
+}
+
+// biased says, for the first lines, that a program keeps the sampling signal for itself, so that its profile leans
+// towards hooked calls; "" where none does.
+func (f *facts) biased() string {
+	var names []string
+	n := 0
+	for _, p := range f.src.Processes() {
+		if !p.Doubt.HandlerChained && !p.Doubt.SyncOnly {
+			continue
+		}
+		n++
+		if name := terminal.Clean(filepath.Base(p.Exe)); len(names) < mostMissing && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("CPU profile biased towards hooked calls in %s (%s): own handler for the sampling signal; record with --signal rtmin+10",
+		number.Plural(uint64(n), "process"), strings.Join(names, ", "))
 }

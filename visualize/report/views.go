@@ -47,6 +47,11 @@ func (f *facts) head(o Options) []string {
 	out := []string{terminal.Paint(o.Color, terminal.Bold, "hbtrace: "+terminal.Middle(terminal.Clean(command), o.Width-9))}
 	out = append(out, f.incidentLines(o)...)
 	out = append(out, terminal.Wrap("", first, o.Width)...)
+	if biased := f.biased(); biased != "" {
+		for _, line := range terminal.Wrap("", []string{biased}, o.Width) {
+			out = append(out, terminal.Paint(o.Color, terminal.Red, line))
+		}
+	}
 	if missing := f.notRecorded(); missing != nil {
 		for _, line := range terminal.Wrap("", missing, o.Width) {
 			out = append(out, terminal.Paint(o.Color, terminal.Red, line))
