@@ -16,7 +16,8 @@ func TestEveryProgramIsRun(t *testing.T) {
 	// loaded by dlloop and dlstorm; run by internal/e2e, in a root of its own; run by TestStressNoEINTR;
 	// run by TestMemoryBudget; by the tests of confined programs
 	// stops its parent, see TestStoppedRecorder
-	run := map[string]bool{"stopped": true, "plugin": true, "outofsight": true, "noeintr": true, "budget": true, "confine": true}
+	run := map[string]bool{"stopped": true, "plugin": true, "outofsight": true, "noeintr": true, "budget": true, "confine": true,
+		"tlsend": true, "selflock": true, "spin": true} // by internal/e2e, and by collector's TestUnrecorded
 	for _, b := range behaviours() {
 		run[b.program] = true
 		if b.preload != "" {
