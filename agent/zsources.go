@@ -54,10 +54,10 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "d07077e793168a87fb2b453a005ad942eb55b7100bc4a2a876b6af50c8663eda",
+	sourcesSHA256: "9ee8f9022a2242780c57d1caf453020c2cedfeff1e90e63fbfc8e15b2fb850bd",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so":    "b61cd72335388637ca47880e3671894c6b0672c5e9fce56bf55bebd927dc3928",
-		"agent/hbattached_linux_amd64.so": "d922227bd7d94106c67f0e1af1c1838287785326747e62ef4f91345f50126687",
+		"agent/hbagent_linux_amd64.so":    "eb4758d6728844b2c311ddea404ea660edb1d9dec5fc7afc499857fccc2dfa8c",
+		"agent/hbattached_linux_amd64.so": "6bd82c18ead6e0a372af968a97f33f36d2eba4346f79fb5cdbd29aa70cec3e34",
 		"agent/stub_linux_386.so":         "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

@@ -50,8 +50,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "77737b0778d971af72fbf8efc9ec816eda2204da860f856ce7972d5b2e030442",
+	sourcesSHA256: "5abf5caa409f546ed904ba365f48aa5732ea93aa659a59f08660d225e79956af",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "400cd05b433daf56ec0d75e8c5a330c80e4bef75e67bf451d97b92ce01c21bf5",
+		"agent/hbagent_linux_arm64.so": "ad402a26dd225dd13f9a16f04fc5b1e82bf1d697d49c5e43dae9c1b013e448e2",
 	},
 }
