@@ -50,6 +50,7 @@ func TestAttacherKilled(t *testing.T) {
 	t.Parallel()
 	p := busy(t, testprog.BuildFile(t, "../../attach/testdata/busy.c"))
 	attachTo(t, p.PID(), "-d", "10ms") // the page that stays
+	takenBack(t, p.PID())
 	before := stateOf(t, p.PID())
 	dir := t.TempDir()
 	for _, step := range attach.Steps {

@@ -147,6 +147,7 @@ func TestAttachMusl(t *testing.T) {
 	p := busy(t, exe)
 	before := stateOf(t, p.PID())
 	attachTo(t, p.PID(), "-d", "300ms")
+	takenBack(t, p.PID())
 	compareStates(t, before, stateOf(t, p.PID()))
 	right(t, p)
 }
