@@ -279,7 +279,7 @@ func startedAs(list []trace.Process, command []string) map[string]string {
 	out := map[string]string{}
 	asked := ""
 	if len(command) > 0 {
-		asked = filepath.Base(command[0])
+		asked, _, _ = strings.Cut(strings.ReplaceAll(filepath.Base(command[0]), ":", " "), " ") // a title, where it was attached to
 	}
 	for i := range list {
 		p := &list[i]

@@ -153,3 +153,14 @@ func TestThreadStart(t *testing.T) {
 		}
 	}
 }
+
+// TestProgramWithTitle: a program that was attached to may have replaced its command line by a title.
+func TestProgramWithTitle(t *testing.T) {
+	b := tracetest.New()
+	b.Meta().Command = []string{"redis-server *:6379"}
+	b.AddProcess(trace.Process{PID: 1, Exe: "/usr/bin/redis-check-rdb", Cmdline: []string{"redis-server *:6379"}})
+	b.AddModule(trace.Module{ID: 9, Path: "/usr/bin/redis-check-rdb"})
+	if got := New(b.Source()).Address(9, 0x40); got != "redis-server+0x40" {
+		t.Errorf("%s, want redis-server+0x40", got)
+	}
+}
