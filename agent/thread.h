@@ -230,6 +230,7 @@ static HB_NOINLINE void hb_thread_leave(struct hb_tls *t, int process_too) {
     r.calls_slow = hb_load_relaxed(&s->calls_slow);
     r.waits = hb_load_relaxed(&s->waits);
     r.wait_ns = hb_load_relaxed(&s->wait_ns);
+    r.queue_ns = 0;
     hb_put(t, &r.rec, sizeof r, NULL, 0);
     if (process_too) {
       struct hb_rec p;

@@ -54,10 +54,10 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "9ee8f9022a2242780c57d1caf453020c2cedfeff1e90e63fbfc8e15b2fb850bd",
+	sourcesSHA256: "60c7cefdd9ead68f213a3ecf2e0373c837a9c0605731c59f25009c046e3144eb",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so":    "eb4758d6728844b2c311ddea404ea660edb1d9dec5fc7afc499857fccc2dfa8c",
-		"agent/hbattached_linux_amd64.so": "6bd82c18ead6e0a372af968a97f33f36d2eba4346f79fb5cdbd29aa70cec3e34",
+		"agent/hbagent_linux_amd64.so":    "5e428e704db1e7ec942d9a941baaa2d246ed221495b818bb67de9730768f4ce1",
+		"agent/hbattached_linux_amd64.so": "0dca17e665620063d120ee25dbb4a0265a46d0fa73bb084cede5ced882539e1c",
 		"agent/stub_linux_386.so":         "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

@@ -50,8 +50,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "5abf5caa409f546ed904ba365f48aa5732ea93aa659a59f08660d225e79956af",
+	sourcesSHA256: "b1b613a5e45319855a8ad14b072cac25ce3d4fdcca4a5c87d912863c7f2a9934",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "ad402a26dd225dd13f9a16f04fc5b1e82bf1d697d49c5e43dae9c1b013e448e2",
+		"agent/hbagent_linux_arm64.so": "18dd19237cd454e443ae5d6339316279531b9acd7452b31972d30d825c201967",
 	},
 }

@@ -111,8 +111,9 @@ type session struct {
 	departed      []*process
 	announced     [][]byte // records that the recorder writes for Go programs, for the next pass
 	golang        map[uint32]*goProcess
-	newcomers     []uint32 // processes that attached since the last pass
-	past          []uint32 // reaped, oldest first
+	stopGo        chan struct{} // closed when Go programs are not sampled any more
+	newcomers     []uint32      // processes that attached since the last pass
+	past          []uint32      // reaped, oldest first
 	attachedCount int
 	unverified    int
 	nestedSeen    bool // a process of another pid namespace takes part
@@ -124,6 +125,7 @@ func (s *session) pipeline() error {
 	var err error
 	s.sent, s.samples = map[trace.ThreadID]uint64{}, map[trace.ThreadID]uint64{}
 	s.waited = map[uint64]struct{}{}
+	s.stopGo = make(chan struct{})
 	s.quiet, s.forkedFrom = map[uint32]sampler.Quiet{}, map[uint32]uint32{}
 	s.threads, s.processes = map[uint32]struct{}{}, map[uint32]struct{}{}
 	s.ring = concurrentring.NewReader(s.seg)

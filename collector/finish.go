@@ -17,6 +17,7 @@ import (
 // finish ends the recording and closes the file. hurry being closed cuts short what can be done later.
 func (s *session) finish(c *child, hurry <-chan struct{}) error {
 	s.finishing = true
+	close(s.stopGo)
 	if s.opt.Progress != nil {
 		s.opt.Progress(s.progress(s.meta.Started))
 	}

@@ -30,8 +30,13 @@ func (p *program) inspectGo(shown, path string) bool {
 type goProcess struct {
 	program *goruntime.Program
 	table   *goruntime.Table
-	bias    uint64
+	pid     int
+	started bool // it is sampled
 }
+
+// runtimeName is what the thread is called that stands for the runtime itself: the scheduler, and the garbage collector where
+// it runs for no goroutine.
+const runtimeName = "(scheduler)"
 
 // joinGo gives a process its slots in the segment, as an agent would, and announces it. Called while the process is stopped.
 func (s *session) joinGo(pid int, p *goruntime.Program) (out goruntime.Session, err error) {
@@ -58,7 +63,7 @@ func (s *session) joinGo(pid int, p *goruntime.Program) (out goruntime.Session, 
 	cmdline, exe := describe(pid)
 	now := uint64(segment.Now())
 	out = goruntime.Session{
-		Segment: s.seg, Table: table, ProcSlot: proc,
+		Segment: s.seg, Table: table, ProcSlot: proc, ThreadSlot: thread, CPU: s.seg.Config().Features&segment.FeatureCPU != 0,
 		ProcUID: s.seg.Header().NextProcUID.Add(1), RuntimeUID: s.seg.Header().NextThreadUID.Add(1),
 	}
 	ps := s.seg.Proc(proc)
@@ -67,7 +72,7 @@ func (s *session) joinGo(pid int, p *goruntime.Program) (out goruntime.Session, 
 	ps.ParentUID.Store(0)
 	ps.PPID.Store(0)
 	ps.StartNs.Store(now)
-	ps.Flags.Store(segment.ProcFlagGo | segment.ProcFlagSyncOnly)
+	ps.Flags.Store(segment.ProcFlagGo)
 	ps.Disabled.Store(segment.OffNo)
 	ps.ModulesGen.Store(0)
 	clear(ps.Exe[copy(ps.Exe[:len(ps.Exe)-1], exe):])
@@ -83,15 +88,19 @@ func (s *session) joinGo(pid int, p *goruntime.Program) (out goruntime.Session, 
 	ts.Flags.Store(0)
 	ts.StartNs.Store(now)
 	ts.StartRoutine.Store(0)
-	clear(ts.Name[copy(ts.Name[:], "(scheduler)"):])
+	ts.Seq.Store(1) // its THREAD record, which the recorder writes
+	ts.CPUNs.Store(0)
+	ts.Samples.Store(0)
+	ts.InHook.Store(0)
+	clear(ts.Name[copy(ts.Name[:], runtimeName):])
 	ts.UID.Store(out.RuntimeUID)
 	bias := p.Bias(pid)
 	s.mu.Lock()
 	if s.golang == nil {
 		s.golang = map[uint32]*goProcess{}
 	}
-	s.golang[out.ProcUID] = &goProcess{program: p, table: table, bias: bias}
-	s.announced = append(s.announced, procRecord(out, pid, now), moduleRecord(out, p, exe, bias, now))
+	s.golang[out.ProcUID] = &goProcess{program: p, table: table, pid: pid}
+	s.announced = append(s.announced, procRecord(out, pid, now), moduleRecord(out, p, exe, bias, now), runtimeRecord(out, pid, now))
 	s.mu.Unlock()
 	s.attach(attachment{slot: proc, uid: out.ProcUID, id: id, cmdline: cmdline, exe: exe})
 	return out, nil
@@ -136,6 +145,56 @@ func moduleRecord(g goruntime.Session, p *goruntime.Program, exe string, bias, n
 	r.Encode(b)
 	copy(b[segment.RecModuleBytes:], path)
 	return b
+}
+
+func runtimeRecord(g goruntime.Session, pid int, now uint64) []byte {
+	r := segment.RecThread{
+		Rec:     segment.Rec{Bytes: segment.RecThreadBytes, Type: segment.RecTypeThread, Thread: g.RuntimeUID, Seq: 1, TimeNs: now},
+		ProcUID: g.ProcUID, TID: uint32(pid), StartNs: now,
+	}
+	copy(r.Name[:], runtimeName)
+	b := make([]byte, segment.RecThreadBytes)
+	r.Encode(b)
+	return b
+}
+
+// sampleGo begins to send a Go program sampling signals, until it has ended or stop is closed.
+func (s *session) sampleGo(g *goProcess) {
+	if s.seg.Config().Features&segment.FeatureCPU == 0 {
+		return
+	}
+	s.publishing.Add(1)
+	go func() {
+		defer s.publishing.Done()
+		sampler := goruntime.Sampler{PID: g.pid, Cookie: s.seg.Cookie(), PeriodNs: s.seg.Config().CPUPeriodNs}
+		if _, ignored := sampler.Run(s.stopGo); ignored {
+			s.notes.addf("process %d ignores SIGWINCH, by which Go programs are sampled: no CPU samples of it from then on", g.pid)
+		}
+	}()
+}
+
+// startGo samples what joinGo took in, when the program runs.
+func (s *session) startGo() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.golang {
+		if !g.started {
+			g.started = true
+			s.sampleGo(g)
+		}
+	}
+}
+
+// isGo says whether the process is a recorded Go program.
+func (s *session) isGo(pid int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.golang {
+		if g.pid == pid {
+			return true
+		}
+	}
+	return false
 }
 
 // announceGo hands on what the recorder says of Go programs, before the ring says anything of them.

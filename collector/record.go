@@ -192,7 +192,9 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 		s.abandon()
 		return nil, err
 	}
-	if golang != nil {
+	if golang == nil {
+		s.startGo()
+	} else {
 		s.notes.addf("%s is a Go program and is not recorded: %v", prog.path, golang)
 	}
 	all()

@@ -19,6 +19,9 @@ const mostUsages = 16
 // counters go with it.
 func (s *session) lookAtUsage() {
 	s.asm.Usages(trace.Ns(segment.Now()), mostUsages, func(pid, tid int) (assemble.Usage, bool) {
+		if s.isGo(pid) { // its tracks are goroutines, not threads
+			return assemble.Usage{}, false
+		}
 		u, ok := threadUsage(pid, tid)
 		if s.kernel != nil {
 			u.ReadyNs = 0 // its events tell exactly

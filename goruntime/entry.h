@@ -40,7 +40,8 @@ static inline void hb_go_rec(struct hb_rec *r, u32 type, u32 hook, u32 uid, u32 
   r->time_ns = now;
 }
 
-static inline u32 hb_go_seq(struct hb_go_entry *e) { return hb_add_relaxed(&e->seq, 1u) + 1; }
+/* The next record's number; 1 is the THREAD record's. */
+static inline u32 hb_go_seq(struct hb_go_entry *e) { return hb_add_relaxed(&e->seq, 1u) + 2; }
 
 /* The thread uid of the goroutine that gp is now. The first record of a goroutine is its THREAD record, number 1. Two
  * threads may meet it at once: one of them writes it. signal-safe */

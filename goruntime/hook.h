@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 
+#include "goruntime/sample.h"
 #include "goruntime/states.h"
 
 #define HB_STR_(x) #x
@@ -17,11 +18,15 @@
 #define HB_AT_STATUS_REST 24
 #define HB_AT_ENTER_REST 32
 #define HB_AT_EXIT_REST 40
+#define HB_AT_HANDLER 48
+#define HB_AT_COOKIE 120
 #define HB_AT_G_M 56
 #define HB_AT_M_GSIGNAL 60
 _Static_assert(offsetof(struct hb_go_config, status_rest) == HB_AT_STATUS_REST, "hook.h");
 _Static_assert(offsetof(struct hb_go_config, enter_rest) == HB_AT_ENTER_REST, "hook.h");
 _Static_assert(offsetof(struct hb_go_config, exit_rest) == HB_AT_EXIT_REST, "hook.h");
+_Static_assert(offsetof(struct hb_go_config, handler) == HB_AT_HANDLER, "hook.h");
+_Static_assert(offsetof(struct hb_go_config, cookie) == HB_AT_COOKIE, "hook.h");
 _Static_assert(offsetof(struct hb_go_config, g_m) == HB_AT_G_M, "hook.h");
 _Static_assert(offsetof(struct hb_go_config, m_gsignal) == HB_AT_M_GSIGNAL, "hook.h");
 
@@ -49,5 +54,16 @@ __asm__(HB_ENTRY("hb_go_status", HB_AT_STATUS_REST,
                  "hb_go_on_status")
         HB_ENTRY("hb_go_enter", HB_AT_ENTER_REST, "  mov %r14, %rdi\n", "hb_go_on_enter")
         HB_ENTRY("hb_go_exit", HB_AT_EXIT_REST, "  mov %r14, %rdi\n  mov %rbp, %rsi\n", "hb_go_on_exit"));
+
+/* The handler of the sampling signal: ours if it was queued with the session's cookie, else the runtime's. There is a
+ * restorer because the kernel demands one. */
+__asm__(".text\n.globl hb_go_signal\nhb_go_signal:\n"
+        "  cmpl $-1, 8(%rsi)\n  jne 2f\n" /* si_code: SI_QUEUE */
+        "  movl hb_go+" HB_STR(HB_AT_COOKIE) "(%rip), %eax\n"
+        "  cmpl %eax, 24(%rsi)\n  jne 2f\n"
+        "  jmp hb_go_on_signal\n"
+        "2: jmp *hb_go+" HB_STR(HB_AT_HANDLER) "(%rip)\n"
+        ".globl hb_go_restorer\nhb_go_restorer:\n"
+        "  mov $15, %eax\n  syscall\n"); /* rt_sigreturn */
 
 #endif

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"unsafe"
 
 	"github.com/hbtrace/hbtrace/segment"
 	"golang.org/x/sys/unix"
@@ -18,8 +19,10 @@ const Supported = true
 type Session struct {
 	Segment             *segment.Segment
 	ProcSlot            int
+	ThreadSlot          int // stands for the runtime: writes what belongs to no goroutine
 	ProcUID, RuntimeUID uint32
 	Table               *Table
+	CPU                 bool // the program may be sent sampling signals
 }
 
 // Started is a program that runs.
@@ -170,6 +173,9 @@ func (t *tracee) install(p *Program, base, vdso uint64, s Session) (err error) {
 	c.Segment, c.Table = seg, table
 	c.Clock = t.clock(vdso)
 	c.StatusRest, c.EnterRest, c.ExitRest = at+rests["hb_go_status"], at+rests["hb_go_enter"], at+rests["hb_go_exit"]
+	c.Image, c.ImageEnd = at, at+size
+	c.Preempt = base + p.functions["runtime.asyncPreempt"].lo
+	c.Handler = base + p.functions["runtime.sigtramp"].lo
 	c.Encode(code)
 	for i := range patches {
 		patches[i].relocate(code, at)
@@ -177,12 +183,40 @@ func (t *tracee) install(p *Program, base, vdso uint64, s Session) (err error) {
 	if err := t.write(at, code); err != nil {
 		return err
 	}
+	if s.CPU {
+		if _, err := t.catch(p, base, table, at, im, s); err != nil {
+			return err
+		}
+	}
 	for _, x := range patches {
 		if err := t.write(x.at, jump(x.at, at+im.symbols[x.to])); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// catch puts our handler of the sampling signal in front of the runtime's. A program that ignores the signal, or has it handled
+// by others than its runtime, is not sampled.
+func (t *tracee) catch(p *Program, base, table, at uint64, im *image, s Session) (handler uint64, err error) {
+	scratch := table + uint64(unsafe.Offsetof(segment.GoTable{}.Scratch))
+	if _, err := t.call(unix.SYS_RT_SIGACTION, uint64(SamplingSignal), 0, scratch, 8); err != nil {
+		return 0, fmt.Errorf("look at its handler of %v: %w", SamplingSignal, err)
+	}
+	act := &s.Table.Head().Scratch // struct sigaction as the kernel has it: handler, flags, restorer, mask
+	tramp := p.functions["runtime.sigtramp"]
+	if handler = act[0].Load(); handler != base+tramp.lo {
+		return 0, fmt.Errorf("%v does not go to its runtime", SamplingSignal)
+	}
+	const sigInfo, onStack, restart, restorer = 0x4, 0x08000000, 0x10000000, 0x04000000 // SA_*
+	act[0].Store(at + im.symbols["hb_go_signal"])
+	act[1].Store(sigInfo | onStack | restart | restorer)
+	act[2].Store(at + im.symbols["hb_go_restorer"])
+	act[3].Store(^uint64(0))
+	if _, err := t.call(unix.SYS_RT_SIGACTION, uint64(SamplingSignal), scratch, 0, 8); err != nil {
+		return 0, fmt.Errorf("catch %v: %w", SamplingSignal, err)
+	}
+	return handler, nil
 }
 
 // patch is a jump to be written, and the instructions that it replaces.
@@ -266,8 +300,9 @@ func (p *Program) config(base uint64, s Session) segment.GoConfig {
 	c := segment.GoConfig{
 		GM: offM, MGsignal: l.GSignal, MCurg: l.CurG, MProcid: l.ProcID, GGoid: l.GoID(), GReason: l.Reason, GStartpc: l.StartPC,
 		GPC: offSchedPC, GBp: l.SchedBP, GStackLo: offStackLo, GStackHi: offStackHi,
-		Entries: Entries, ProcSlot: uint32(s.ProcSlot), ProcUID: s.ProcUID, UID: s.RuntimeUID, Recorder: uint32(os.Getpid()),
-		Hooks: hookNumbers(p.Minor),
+		Entries: Entries, ProcSlot: uint32(s.ProcSlot), ProcUID: s.ProcUID, UID: s.RuntimeUID, ThreadSlot: uint32(s.ThreadSlot),
+		Cookie: s.Segment.Cookie(),
+		Hooks:  hookNumbers(p.Minor),
 	}
 	for i, at := range []struct{ lo, hi *uint64 }{
 		{&c.Leaf0Lo, &c.Leaf0Hi}, {&c.Leaf1Lo, &c.Leaf1Hi}, {&c.Leaf2Lo, &c.Leaf2Hi}, {&c.Leaf3Lo, &c.Leaf3Hi},

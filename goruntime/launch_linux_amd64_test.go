@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hbtrace/hbtrace/concurrentring"
 	"github.com/hbtrace/hbtrace/segment"
 )
 
@@ -92,8 +93,34 @@ func TestLaunch(t *testing.T) {
 	if h.Events.Load() == 0 || h.Goroutines.Load() == 0 || h.Full.Load() != 0 {
 		t.Errorf("%d changes of state, %d goroutines, %d without an entry", h.Events.Load(), h.Goroutines.Load(), h.Full.Load())
 	}
-	if s.Segment.Header().NextThreadUID.Load() < 2 {
-		t.Error("no goroutine has a name")
+	// Every goroutine's records are numbered from 1, which is its THREAD record.
+	seqs, waits := map[uint32]map[uint32]uint8{}, 0
+	concurrentring.NewReader(s.Segment).Drain(func(_ int, b []byte) {
+		var r segment.Rec
+		r.Decode(b)
+		if seqs[r.Thread] == nil {
+			seqs[r.Thread] = map[uint32]uint8{}
+		}
+		if was, twice := seqs[r.Thread][r.Seq]; twice {
+			t.Errorf("thread %d: records of types %d and %d are both number %d", r.Thread, was, r.Type, r.Seq)
+		}
+		seqs[r.Thread][r.Seq] = r.Type
+		if r.Type == segment.RecTypeInterval {
+			waits++
+		}
+	})
+	for thread, of := range seqs {
+		if of[1] != segment.RecTypeThread {
+			t.Errorf("thread %d begins with a record of type %d", thread, of[1])
+		}
+		for i := range of {
+			if int(i) > len(of) {
+				t.Errorf("thread %d has a record %d of %d", thread, i, len(of))
+			}
+		}
+	}
+	if len(seqs) < 2 || waits == 0 {
+		t.Errorf("%d goroutines have %d waits", len(seqs), waits)
 	}
 }
 

@@ -16,8 +16,10 @@ const Supported = false
 type Session struct {
 	Segment             *segment.Segment
 	ProcSlot            int
+	ThreadSlot          int // stands for the runtime: writes what belongs to no goroutine
 	ProcUID, RuntimeUID uint32
 	Table               *Table
+	CPU                 bool // the program may be sent sampling signals
 }
 
 // Started is a program that runs.

@@ -114,7 +114,8 @@ func minor(version string) (int, error) {
 
 // readFunctions finds the functions that matter, and where the code of the runtime and of sync lies.
 func (p *Program) readFunctions() error {
-	wanted := map[string]bool{"runtime.main": true, "gogo": true, "runtime.gopark": true}
+	wanted := map[string]bool{"runtime.main": true, "gogo": true, "runtime.gopark": true, "runtime.sigtramp": true,
+		"runtime.asyncPreempt": true}
 	for _, r := range p.redirections() {
 		wanted[r.function] = true
 	}

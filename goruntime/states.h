@@ -50,13 +50,14 @@ static void hb_go_readied(struct hb_go_entry *e, u64 gp, u64 g, u64 bp, u64 now)
   u32 reason = *(const volatile uint8_t *)(gp + hb_go.g_reason);
   u32 hook = reason < HB_GO_REASONS ? hb_go.hooks[reason] : 0u;
   if (hook) hook += HB_GO_HOOK;
+  if (hook && hb_go_leaf(HB_LD(gp, hb_go.g_startpc)) && HB_LD(gp, hb_go.g_goid) != 1) hook = 0; /* the runtime's own */
   u64 waited = now > since ? now - since : 0;
   hb_store_relaxed(&e->ready_ns, now);
   hb_store_relaxed(&e->waker, 0u);
   e->hook = (uint16_t)hook;
   e->recorded = 0;
   e->state = HB_GO_READY;
-  if (!hook) return; /* the runtime's own goroutines, between their work */
+  if (!hook) return;
   hb_add_relaxed(&e->waits, 1u);
   hb_add_relaxed(&e->wait_ns, waited);
   if (waited < hb_go_threshold(hook)) {
@@ -96,7 +97,7 @@ static void hb_go_interval(struct hb_go_entry *e, u64 gp, u64 g, u64 bp, u32 hoo
   hb_go_rec(&r.rec, HB_REC_INTERVAL, hook, uid, hb_go_seq(e), now);
   r.start_ns = start;
   r.object = hb_load_relaxed(&e->object);
-  r.object2 = 0;
+  r.object2 = hb_load_relaxed(&e->queue_ns);
   r.result = 0;
   r.owner_tid = 0;
   r.releaser = hb_load_relaxed(&e->waker);
@@ -107,6 +108,9 @@ static void hb_go_interval(struct hb_go_entry *e, u64 gp, u64 g, u64 bp, u32 hoo
 
 /* Goroutine e runs on. */
 static void hb_go_runs(struct hb_go_entry *e, u64 gp, u64 g, u64 bp, u64 now) {
+  u64 ready = hb_load_relaxed(&e->ready_ns);
+  if ((e->state == HB_GO_READY || e->state == HB_GO_RUNNABLE) && now > ready && ready >= hb_load_relaxed(&hb_table()->heard_ns))
+    hb_store_relaxed(&e->queue_ns, hb_load_relaxed(&e->queue_ns) + (now - ready));
   if (e->state == HB_GO_READY && e->recorded) hb_go_interval(e, gp, g, bp, e->hook, hb_load_relaxed(&e->since_ns), now);
   e->state = HB_GO_RUNNING;
 }
@@ -122,12 +126,13 @@ static void hb_go_called(struct hb_go_entry *e, u64 gp, u64 g, u64 bp, u64 now) 
 
 static void hb_go_created(struct hb_go_entry *e, u64 g, u64 now) {
   hb_store_relaxed(&e->uid, 0u);
-  hb_store_relaxed(&e->seq, 1u);
+  hb_store_relaxed(&e->seq, 0u);
   hb_store_relaxed(&e->born_ns, now);
   hb_store_relaxed(&e->since_ns, now);
   hb_store_relaxed(&e->ready_ns, now);
   hb_store_relaxed(&e->wait_ns, 0);
   hb_store_relaxed(&e->cpu_ns, 0);
+  hb_store_relaxed(&e->queue_ns, 0);
   hb_store_relaxed(&e->waits, 0u);
   hb_store_relaxed(&e->waker, 0u);
   u32 by = 0;
@@ -141,6 +146,8 @@ static void hb_go_created(struct hb_go_entry *e, u64 g, u64 now) {
 }
 
 static void hb_go_exits(struct hb_go_entry *e, u64 now) {
+  e->state = HB_GO_DEAD; /* before the goodbye: no sample follows it */
+  atomic_signal_fence(memory_order_seq_cst);
   u32 uid = hb_load_relaxed(&e->uid);
   if (!uid) return;
   struct hb_rec_exit r;
@@ -150,6 +157,7 @@ static void hb_go_exits(struct hb_go_entry *e, u64 now) {
   r.calls = r.calls_slow = 0;
   r.waits = hb_load_relaxed(&e->waits);
   r.wait_ns = hb_load_relaxed(&e->wait_ns);
+  r.queue_ns = hb_load_relaxed(&e->queue_ns);
   hb_go_put(&r.rec, sizeof r, 0, 0);
   hb_store_relaxed(&e->uid, 0u);
 }
@@ -163,7 +171,7 @@ __attribute__((used, visibility("hidden"))) void hb_go_on_status(u64 gp, u32 fro
   if (!e) return;
   struct hb_go_table *t = hb_table();
   hb_add_relaxed(&t->events, 1u);
-  int known = e->state != HB_GO_UNKNOWN && hb_load_relaxed(&e->since_ns) >= hb_load_relaxed(&t->heard_ns);
+  int known = e->state != HB_GO_UNKNOWN && e->state != HB_GO_DEAD && hb_load_relaxed(&e->since_ns) >= hb_load_relaxed(&t->heard_ns);
   switch (from << 4 | to) {
   case HB_G_DEAD << 4 | HB_G_RUNNABLE:
     hb_go_created(e, g, now);
@@ -181,6 +189,7 @@ __attribute__((used, visibility("hidden"))) void hb_go_on_status(u64 gp, u32 fro
   case HB_G_WAITING << 4 | HB_G_RUNNING:
     if (!known || e->state != HB_GO_WAITING) {
       hb_store_relaxed(&e->since_ns, now);
+      hb_store_relaxed(&e->ready_ns, now);
       e->recorded = 0;
       e->state = HB_GO_READY;
       return;
@@ -209,7 +218,6 @@ __attribute__((used, visibility("hidden"))) void hb_go_on_status(u64 gp, u32 fro
     return;
   case HB_G_RUNNING << 4 | HB_G_DEAD:
     hb_go_exits(e, now);
-    e->state = HB_GO_UNKNOWN;
     return;
   default:
     return;

@@ -18,8 +18,8 @@ var madeAMD64 = made{
 		"segment/atomic.h",
 		"segment/layout.h",
 	},
-	sourcesSHA256: "7752563686f3f50909fd61067d0f4fa4bcbdbcda87955cf790bbf965b6ccdaf4",
+	sourcesSHA256: "0bc04de64c07b70e4485c5cb6a0455a69831ec79525cca5e75dab882ce0f739f",
 	objectsSHA256: map[string]string{
-		"goruntime/blob_linux_amd64.elf": "75029e1cef3c22378f810dfe47fe82a7852976225d3e2fdd905eeb523f3dff84",
+		"goruntime/blob_linux_amd64.elf": "2957e71874d285d627b6542c6c250f9e9e0d832c55e2c4f737682246b9f382e0",
 	},
 }

@@ -331,7 +331,8 @@ struct hb_rec_interval {
   struct hb_rec rec;
   uint64_t start_ns;
   uint64_t object;      /* lock or futex address, or descriptor, or 0 */
-  uint64_t object2;     /* cond_wait: the mutex; a poll with a releaser: the descriptor that was ready */
+  uint64_t object2;     /* cond_wait: the mutex; a poll with a releaser: the descriptor that was ready; a goroutine's: for how
+                           many ns in all it has been runnable without running (version "go" in hooks/table.h) */
   int64_t result;       /* return value, or -errno */
   uint32_t owner_tid;   /* lock owner's tid when the wait began; 0 = unknown or not a lock */
   uint32_t releaser;    /* thread uid that let go last before the wait ended, or wrote what was waited for; 0 = unknown */
@@ -408,6 +409,7 @@ struct hb_rec_exit {
   uint64_t cpu_ns;
   uint64_t alloc_objects, alloc_bytes, free_objects;
   uint64_t calls, calls_slow, waits, wait_ns;
+  uint64_t queue_ns; /* goroutines: for how long in all it was runnable without running */
 };
 
 /* ---- Go programs ----
@@ -429,11 +431,11 @@ struct hb_go_config {
   uint32_t g_m, m_gsignal; /* offsets in the runtime's structs; the assembly in hook.h uses these two */
   uint32_t m_curg, m_procid, g_goid, g_reason, g_startpc, g_pc, g_bp, g_stack_lo, g_stack_hi;
   uint32_t entries;     /* of the table, a power of two */
-  uint32_t proc_slot, proc_uid;
+  uint32_t proc_slot, proc_uid, thread_slot;
   uint32_t uid;         /* of the thread slot that stands for the runtime: writes what belongs to no goroutine */
-  uint32_t recorder;    /* pid that the sampling signals come from */
-  uint32_t signal;
-  uint32_t reserved0;
+  uint32_t cookie;      /* si_value of our signals, its low half; the high half is the CPU time they stand for, in us */
+  uint64_t preempt;     /* runtime.asyncPreempt: a thread there stood where its stack says */
+  uint64_t image, image_end; /* of the code itself */
   /* code of the runtime and of package sync: a wait's stack begins at the first frame outside. lo == hi: none */
   uint64_t leaf0_lo, leaf0_hi, leaf1_lo, leaf1_hi, leaf2_lo, leaf2_hi, leaf3_lo, leaf3_hi;
   uint8_t hooks[HB_GO_REASONS]; /* by wait reason: the hook id of such waits - HB_GO_HOOK, 0 = not recorded */
@@ -451,20 +453,24 @@ struct hb_go_table {
   uint32_t pad0;
   _Atomic uint64_t heard_ns;   /* since when it is heard again: what began before is not known */
   _Atomic uint64_t goroutines; /* created while recording */
-  uint64_t reserved6[7];
+  _Atomic uint64_t samples;  /* CPU samples taken */
+  _Atomic uint64_t strays;   /* of them, on threads without a goroutine of the runtime's */
+  uint64_t scratch[4];       /* the recorder's, while the program is stopped */
+  uint64_t reserved6;
 };
 
-enum { HB_GO_UNKNOWN, HB_GO_RUNNABLE, HB_GO_RUNNING, HB_GO_SYSCALL, HB_GO_WAITING, HB_GO_READY };
+enum { HB_GO_UNKNOWN, HB_GO_RUNNABLE, HB_GO_RUNNING, HB_GO_SYSCALL, HB_GO_WAITING, HB_GO_READY, HB_GO_DEAD };
 
 struct hb_go_entry {
   _Atomic uint64_t g;        /* 0: free. CAS by whoever meets the g first; never changes then */
   _Atomic uint32_t uid;      /* thread uid of the goroutine; 0: it has written nothing yet */
-  _Atomic uint32_t seq;      /* the number of its last record; 1 is that of its THREAD record */
+  _Atomic uint32_t seq;      /* records written or dropped behind its THREAD record */
   _Atomic uint64_t since_ns; /* of WAITING, READY, SYSCALL: when the wait or the call began */
   _Atomic uint64_t ready_ns; /* of READY, RUNNABLE: when it could run again */
   _Atomic uint64_t born_ns;  /* 0: not seen */
   _Atomic uint64_t wait_ns;  /* of all its waits, recorded or not */
   _Atomic uint64_t cpu_ns;   /* that its samples stand for */
+  _Atomic uint64_t queue_ns; /* that it was runnable and did not run */
   _Atomic uint64_t object;
   _Atomic uint32_t waits;
   _Atomic uint32_t waker;    /* of READY: thread uid of who made it runnable, 0 nobody */

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "799a804c2fabc4660ae9cd0ca7b2a327e58bc23942a06577fdffd7ec9e0da2db"
+const layoutSHA256 = "f858c008b1fb690c5d5645e73dbbb2340076ee04486cdbf09c4c3967d1798fdd"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -110,6 +110,7 @@ const (
 	GoSyscall              = 3                  // HB_GO_SYSCALL
 	GoWaiting              = 4                  // HB_GO_WAITING
 	GoReady                = 5                  // HB_GO_READY
+	GoDead                 = 6                  // HB_GO_DEAD
 	RefuseNo               = 0                  // HB_REFUSE_NO
 	RefuseVersion          = 1                  // HB_REFUSE_VERSION
 	RefuseMMAP             = 2                  // HB_REFUSE_MMAP
@@ -683,7 +684,7 @@ func (v *RecModule) Encode(b []byte) {
 	binary.LittleEndian.PutUint64(b[48:], v.Hi)
 }
 
-// RecExit is struct hb_rec_exit, 88 bytes.
+// RecExit is struct hb_rec_exit, 96 bytes.
 type RecExit struct {
 	Rec          Rec
 	CPUNs        uint64
@@ -694,10 +695,11 @@ type RecExit struct {
 	CallsSlow    uint64
 	Waits        uint64
 	WaitNs       uint64
+	QueueNs      uint64
 }
 
 // RecExitBytes is sizeof(struct hb_rec_exit).
-const RecExitBytes = 88
+const RecExitBytes = 96
 
 // Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
 func (v *RecExit) Decode(b []byte) bool {
@@ -713,6 +715,7 @@ func (v *RecExit) Decode(b []byte) bool {
 	v.CallsSlow = binary.LittleEndian.Uint64(b[64:])
 	v.Waits = binary.LittleEndian.Uint64(b[72:])
 	v.WaitNs = binary.LittleEndian.Uint64(b[80:])
+	v.QueueNs = binary.LittleEndian.Uint64(b[88:])
 	return true
 }
 
@@ -728,9 +731,10 @@ func (v *RecExit) Encode(b []byte) {
 	binary.LittleEndian.PutUint64(b[64:], v.CallsSlow)
 	binary.LittleEndian.PutUint64(b[72:], v.Waits)
 	binary.LittleEndian.PutUint64(b[80:], v.WaitNs)
+	binary.LittleEndian.PutUint64(b[88:], v.QueueNs)
 }
 
-// GoConfig is struct hb_go_config, 256 bytes.
+// GoConfig is struct hb_go_config, 280 bytes.
 type GoConfig struct {
 	Segment    uint64
 	Table      uint64
@@ -753,10 +757,13 @@ type GoConfig struct {
 	Entries    uint32
 	ProcSlot   uint32
 	ProcUID    uint32
+	ThreadSlot uint32
 	UID        uint32
-	Recorder   uint32
-	Signal     uint32
-	Reserved0  uint32
+	Cookie     uint32
+	_          [4]byte
+	Preempt    uint64
+	Image      uint64
+	ImageEnd   uint64
 	Leaf0Lo    uint64
 	Leaf0Hi    uint64
 	Leaf1Lo    uint64
@@ -769,7 +776,7 @@ type GoConfig struct {
 }
 
 // GoConfigBytes is sizeof(struct hb_go_config).
-const GoConfigBytes = 256
+const GoConfigBytes = 280
 
 // Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
 func (v *GoConfig) Decode(b []byte) bool {
@@ -797,19 +804,21 @@ func (v *GoConfig) Decode(b []byte) bool {
 	v.Entries = binary.LittleEndian.Uint32(b[100:])
 	v.ProcSlot = binary.LittleEndian.Uint32(b[104:])
 	v.ProcUID = binary.LittleEndian.Uint32(b[108:])
-	v.UID = binary.LittleEndian.Uint32(b[112:])
-	v.Recorder = binary.LittleEndian.Uint32(b[116:])
-	v.Signal = binary.LittleEndian.Uint32(b[120:])
-	v.Reserved0 = binary.LittleEndian.Uint32(b[124:])
-	v.Leaf0Lo = binary.LittleEndian.Uint64(b[128:])
-	v.Leaf0Hi = binary.LittleEndian.Uint64(b[136:])
-	v.Leaf1Lo = binary.LittleEndian.Uint64(b[144:])
-	v.Leaf1Hi = binary.LittleEndian.Uint64(b[152:])
-	v.Leaf2Lo = binary.LittleEndian.Uint64(b[160:])
-	v.Leaf2Hi = binary.LittleEndian.Uint64(b[168:])
-	v.Leaf3Lo = binary.LittleEndian.Uint64(b[176:])
-	v.Leaf3Hi = binary.LittleEndian.Uint64(b[184:])
-	copy(v.Hooks[:], b[192:256])
+	v.ThreadSlot = binary.LittleEndian.Uint32(b[112:])
+	v.UID = binary.LittleEndian.Uint32(b[116:])
+	v.Cookie = binary.LittleEndian.Uint32(b[120:])
+	v.Preempt = binary.LittleEndian.Uint64(b[128:])
+	v.Image = binary.LittleEndian.Uint64(b[136:])
+	v.ImageEnd = binary.LittleEndian.Uint64(b[144:])
+	v.Leaf0Lo = binary.LittleEndian.Uint64(b[152:])
+	v.Leaf0Hi = binary.LittleEndian.Uint64(b[160:])
+	v.Leaf1Lo = binary.LittleEndian.Uint64(b[168:])
+	v.Leaf1Hi = binary.LittleEndian.Uint64(b[176:])
+	v.Leaf2Lo = binary.LittleEndian.Uint64(b[184:])
+	v.Leaf2Hi = binary.LittleEndian.Uint64(b[192:])
+	v.Leaf3Lo = binary.LittleEndian.Uint64(b[200:])
+	v.Leaf3Hi = binary.LittleEndian.Uint64(b[208:])
+	copy(v.Hooks[:], b[216:280])
 	return true
 }
 
@@ -837,19 +846,21 @@ func (v *GoConfig) Encode(b []byte) {
 	binary.LittleEndian.PutUint32(b[100:], v.Entries)
 	binary.LittleEndian.PutUint32(b[104:], v.ProcSlot)
 	binary.LittleEndian.PutUint32(b[108:], v.ProcUID)
-	binary.LittleEndian.PutUint32(b[112:], v.UID)
-	binary.LittleEndian.PutUint32(b[116:], v.Recorder)
-	binary.LittleEndian.PutUint32(b[120:], v.Signal)
-	binary.LittleEndian.PutUint32(b[124:], v.Reserved0)
-	binary.LittleEndian.PutUint64(b[128:], v.Leaf0Lo)
-	binary.LittleEndian.PutUint64(b[136:], v.Leaf0Hi)
-	binary.LittleEndian.PutUint64(b[144:], v.Leaf1Lo)
-	binary.LittleEndian.PutUint64(b[152:], v.Leaf1Hi)
-	binary.LittleEndian.PutUint64(b[160:], v.Leaf2Lo)
-	binary.LittleEndian.PutUint64(b[168:], v.Leaf2Hi)
-	binary.LittleEndian.PutUint64(b[176:], v.Leaf3Lo)
-	binary.LittleEndian.PutUint64(b[184:], v.Leaf3Hi)
-	copy(b[192:256], v.Hooks[:])
+	binary.LittleEndian.PutUint32(b[112:], v.ThreadSlot)
+	binary.LittleEndian.PutUint32(b[116:], v.UID)
+	binary.LittleEndian.PutUint32(b[120:], v.Cookie)
+	binary.LittleEndian.PutUint64(b[128:], v.Preempt)
+	binary.LittleEndian.PutUint64(b[136:], v.Image)
+	binary.LittleEndian.PutUint64(b[144:], v.ImageEnd)
+	binary.LittleEndian.PutUint64(b[152:], v.Leaf0Lo)
+	binary.LittleEndian.PutUint64(b[160:], v.Leaf0Hi)
+	binary.LittleEndian.PutUint64(b[168:], v.Leaf1Lo)
+	binary.LittleEndian.PutUint64(b[176:], v.Leaf1Hi)
+	binary.LittleEndian.PutUint64(b[184:], v.Leaf2Lo)
+	binary.LittleEndian.PutUint64(b[192:], v.Leaf2Hi)
+	binary.LittleEndian.PutUint64(b[200:], v.Leaf3Lo)
+	binary.LittleEndian.PutUint64(b[208:], v.Leaf3Hi)
+	copy(b[216:280], v.Hooks[:])
 }
 
 // GoTable is struct hb_go_table, 128 bytes.
@@ -864,10 +875,13 @@ type GoTable struct {
 	Pad0       atomic.Uint32
 	HeardNs    atomic.Uint64
 	Goroutines atomic.Uint64
-	Reserved6  [7]atomic.Uint64
+	Samples    atomic.Uint64
+	Strays     atomic.Uint64
+	Scratch    [4]atomic.Uint64
+	Reserved6  atomic.Uint64
 }
 
-// GoEntry is struct hb_go_entry, 80 bytes.
+// GoEntry is struct hb_go_entry, 88 bytes.
 type GoEntry struct {
 	G        atomic.Uint64
 	UID      atomic.Uint32
@@ -877,6 +891,7 @@ type GoEntry struct {
 	BornNs   atomic.Uint64
 	WaitNs   atomic.Uint64
 	CPUNs    atomic.Uint64
+	QueueNs  atomic.Uint64
 	Object   atomic.Uint64
 	Waits    atomic.Uint32
 	Waker    atomic.Uint32
@@ -1530,7 +1545,9 @@ var (
 	_ = [unsafe.Sizeof(RecExit{}.Waits) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(RecExit{}.WaitNs) - 80]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecExit{}.WaitNs) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(RecExit{}) - 88]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecExit{}.QueueNs) - 88]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecExit{}.QueueNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecExit{}) - 96]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoConfig{}.Segment) - 0]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Segment) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoConfig{}.Table) - 8]struct{}{} == [0]struct{}{}
@@ -1573,33 +1590,37 @@ var (
 	_ = [unsafe.Sizeof(GoConfig{}.ProcSlot) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoConfig{}.ProcUID) - 108]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.ProcUID) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.UID) - 112]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.ThreadSlot) - 112]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.ThreadSlot) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.UID) - 116]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.UID) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Recorder) - 116]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(GoConfig{}.Recorder) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Signal) - 120]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(GoConfig{}.Signal) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Reserved0) - 124]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(GoConfig{}.Reserved0) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf0Lo) - 128]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Cookie) - 120]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Cookie) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Preempt) - 128]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Preempt) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Image) - 136]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.Image) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.ImageEnd) - 144]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.ImageEnd) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf0Lo) - 152]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf0Lo) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf0Hi) - 136]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf0Hi) - 160]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf0Hi) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf1Lo) - 144]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf1Lo) - 168]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf1Lo) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf1Hi) - 152]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf1Hi) - 176]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf1Hi) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf2Lo) - 160]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf2Lo) - 184]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf2Lo) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf2Hi) - 168]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf2Hi) - 192]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf2Hi) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf3Lo) - 176]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf3Lo) - 200]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf3Lo) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf3Hi) - 184]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf3Hi) - 208]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf3Hi) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Hooks) - 192]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Hooks) - 216]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Hooks) - 64]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(GoConfig{}) - 256]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}) - 280]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoTable{}.Events) - 0]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoTable{}.Events) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoTable{}.ShortWaits) - 8]struct{}{} == [0]struct{}{}
@@ -1620,8 +1641,14 @@ var (
 	_ = [unsafe.Sizeof(GoTable{}.HeardNs) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoTable{}.Goroutines) - 64]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoTable{}.Goroutines) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoTable{}.Reserved6) - 72]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(GoTable{}.Reserved6) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.Samples) - 72]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.Samples) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.Strays) - 80]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.Strays) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.Scratch) - 88]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.Scratch) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.Reserved6) - 120]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.Reserved6) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoTable{}) - 128]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoEntry{}.G) - 0]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoEntry{}.G) - 8]struct{}{} == [0]struct{}{}
@@ -1639,21 +1666,23 @@ var (
 	_ = [unsafe.Sizeof(GoEntry{}.WaitNs) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoEntry{}.CPUNs) - 48]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoEntry{}.CPUNs) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoEntry{}.Object) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.QueueNs) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}.QueueNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.Object) - 64]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoEntry{}.Object) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoEntry{}.Waits) - 64]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.Waits) - 72]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoEntry{}.Waits) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoEntry{}.Waker) - 68]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.Waker) - 76]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoEntry{}.Waker) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoEntry{}.Creator) - 72]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.Creator) - 80]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoEntry{}.Creator) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoEntry{}.State) - 76]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.State) - 84]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoEntry{}.State) - 1]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoEntry{}.Recorded) - 77]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.Recorded) - 85]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoEntry{}.Recorded) - 1]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoEntry{}.Hook) - 78]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoEntry{}.Hook) - 86]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoEntry{}.Hook) - 2]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(GoEntry{}) - 80]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoEntry{}) - 88]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Ask{}.Magic) - 0]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Ask{}.Magic) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Ask{}.Secret) - 8]struct{}{} == [0]struct{}{}

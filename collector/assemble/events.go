@@ -272,6 +272,10 @@ func (a *Assembler) interval(t *thread, h *segment.Rec, rec []byte, e *trace.Eve
 	e.Start = trace.Ns(min(r.StartNs, h.TimeNs))
 	e.Object, e.Object2, e.Result = r.Object, r.Object2, r.Result
 	hook, _ := hooks.ByID(e.Hook)
+	if hook.Go() {
+		e.Object2 = 0
+		a.queuedUntil(t, r.Object2, e.Time)
+	}
 	e.Kind = trace.KindCall
 	if e.Releaser = a.ref(r.Releaser); e.Releaser != 0 {
 		e.Release = trace.Ns(min(r.ReleaseNs, h.TimeNs))
@@ -351,6 +355,9 @@ func (a *Assembler) exit(t *thread, rec []byte, e *trace.Event) bool {
 	m := &t.meta
 	m.AllocObjects, m.AllocBytes, m.FreeObjects = r.AllocObjects, r.AllocBytes, r.FreeObjects
 	m.Calls, m.CallsSlow, m.Waits, m.WaitNs = r.Calls, r.CallsSlow, r.Waits, int64(min(r.WaitNs, math.MaxInt64))
+	if t.meta.Goroutine {
+		a.queuedUntil(t, r.QueueNs, e.Time)
+	}
 	a.ended(t, e.Time, max(r.CPUNs, t.cpuSeen))
 	return true
 }

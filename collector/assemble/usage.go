@@ -21,7 +21,7 @@ func (a *Assembler) Usages(now trace.Ns, most int, ask func(pid, tid int) (Usage
 	}
 	for i := range list {
 		t := list[(first+i)%len(list)]
-		if !t.started || t.exited || t.proc == nil || t.proc.isGone || t.seen <= t.usedAt {
+		if t.meta.Goroutine || !t.started || t.exited || t.proc == nil || t.proc.isGone || t.seen <= t.usedAt {
 			continue
 		}
 		if most == 0 {
@@ -57,3 +57,21 @@ func (a *Assembler) Usages(now trace.Ns, most int, ask func(pid, tid int) (Usage
 
 // more is by how much a counter has grown; 0 where it is another thread's meanwhile.
 func more(now, before uint64) uint64 { return max(now, before) - before }
+
+// queuedUntil delivers for how long a goroutine was runnable without running since that was last said; total is for how long
+// it was in all, by the Go runtime's own changes of state.
+func (a *Assembler) queuedUntil(t *thread, total uint64, now trace.Ns) {
+	start := t.usedAt
+	if start == 0 {
+		start = t.meta.Start
+	}
+	since := more(total, t.used.ReadyNs)
+	if since == 0 || start <= 0 || start >= now {
+		return
+	}
+	t.used.ReadyNs, t.usedAt = total, now
+	a.deliver(&trace.Event{
+		Kind: trace.KindUsage, Flags: trace.FlagNoStack, Thread: t.meta.ID, Start: start, Time: now, Count: 1,
+		Debt: int64(min(since, uint64(now-start))),
+	})
+}

@@ -143,3 +143,33 @@ func TestGoroutines(t *testing.T) {
 		})
 	}
 }
+
+// TestGoCPU: CPU time by function and goroutine; the program keeps SIGWINCH, by which it is sampled, for itself.
+func TestGoCPU(t *testing.T) {
+	prog := buildGo(t, "goburn", nil)
+	s, bare := compare(t, testprog.Command{Args: []string{prog}})
+	if string(bare.Stdout) != "others: 0\n" {
+		t.Fatalf("bare: %v", bare)
+	}
+	r := s.open(t)
+	by, in, total := map[trace.ThreadID]int64{}, int64(0), int64(0)
+	if err := r.Events(func(e *trace.Event) error {
+		if e.Kind != trace.KindCPU && e.Kind != trace.KindThreadExit {
+			return nil
+		}
+		total += e.CPU
+		if th := r.Threads()[e.Thread-1]; th.Goroutine && slices.Contains(r.functionsOf(e.Stack), "main.burns") {
+			by[th.ID] += e.CPU
+			in += e.CPU
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if used := int64(r.Stats().TargetCPU); total < used/2 {
+		t.Errorf("%d ns of %d are accounted for", total, used)
+	}
+	if in < total/2 || len(by) > 2 {
+		t.Errorf("%d ns of %d in main.burns: %v", in, total, by)
+	}
+}
