@@ -32,6 +32,7 @@ __attribute__((constructor(101))) static void hb_constructor(void) {
   struct hb_auxv a = hb_read_auxv();
   struct hb_timespec ts = {0, 0};
   hb_vdso_base = a.vdso;
+  hb.signal_stack = a.signal_frame + HB_HANDLER_BYTES;
   int (*clock)(int, struct hb_timespec *) = (int (*)(int, struct hb_timespec *))hb_vdso_find(a.vdso, HB_VDSO_CLOCK);
   hb_counter_check();
   if (clock && !hb_counter_off && clock(HB_CLOCK_MONOTONIC, &ts) == 0 && ts.sec > 0) hb_vdso_clock = clock;

@@ -87,6 +87,13 @@ static inline int hb_ucontext_after_syscall(const void *uc) {
   return g[14] == g[16];
 }
 
+/* Did the signal end the system call there, with EINTR? signal-safe */
+static inline int hb_ucontext_interrupted(const void *uc) {
+  return hb_ucontext_after_syscall(uc) && (int64_t)((const uint64_t *)((const char *)uc + 40))[13] == -4;
+}
+
+#define HB_MIN_SIGNAL_STACK 4096 /* where the kernel does not say how much its frame needs (AT_MINSIGSTKSZ) */
+
 /* The stack pointer that a jmp_buf goes to, glibc's and musl's: the seventh word. glibc hides it (PTR_MANGLE,
  * sysdeps/unix/sysv/linux/x86_64/pointer_guard.h). signal-safe */
 #define HB_JUMP_SP 6

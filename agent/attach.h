@@ -23,11 +23,11 @@ static const char *hb_env(const char *key) {
 
 /* What the kernel told the process at its start. */
 struct hb_auxv {
-  uint64_t vdso, random;
+  uint64_t vdso, random, signal_frame;
 };
 
 static struct hb_auxv hb_read_auxv(void) {
-  struct hb_auxv a = {0, 0};
+  struct hb_auxv a = {0, 0, HB_MIN_SIGNAL_STACK};
   uint64_t v[64];
   long fd = hb_open("/proc/self/auxv", 02000000);
   if (hb_is_err(fd)) return a;
@@ -36,6 +36,7 @@ static struct hb_auxv hb_read_auxv(void) {
   for (long i = 0; i + 1 < n / 8; i += 2) {
     if (v[i] == AT_SYSINFO_EHDR) a.vdso = v[i + 1];
     if (v[i] == AT_RANDOM) a.random = v[i + 1];
+    if (v[i] == 51 /* AT_MINSIGSTKSZ */) a.signal_frame = v[i + 1];
   }
   return a;
 }

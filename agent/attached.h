@@ -83,7 +83,7 @@ enum { HB_LEAVE_SIGNAL, HB_LEAVE_MEMORY };
 __attribute__((used, noinline)) static long hb_leave(long what) {
   if (what == HB_LEAVE_SIGNAL) {
     hb_close_sockets();
-    struct hb_sigaction now = {0, 0, 0, 0}, to = hb.app_action;
+    struct hb_sigaction now = {0, 0, 0, 0}, to = *hb_app_action();
     if (!hb.signal || hb_is_err(hb_sys4(HB_SYS_rt_sigaction, hb.signal, NULL, &now, 8)) || now.handler != (void *)hb_on_signal) return 0;
     if (to.handler != HB_SIG_DFL && to.handler != HB_SIG_IGN && !to.restorer) {
       to.flags |= HB_SA_RESTORER;

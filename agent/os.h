@@ -68,6 +68,7 @@ static inline long hb_sys6(long n, long a, long b, long c, long d, long e, long 
 #define HB_EINTR 4
 #define HB_EAGAIN 11
 #define HB_EBUSY 16
+#define HB_EINVAL 22
 #define HB_EOWNERDEAD 130
 #define HB_ENOSYS 38
 #define HB_ETIMEDOUT 110

@@ -25,7 +25,9 @@ enum { HB_TLS_DEAD = 1, /* the thread has said goodbye: what still runs on it pa
        HB_TLS_UNSLOTTED = 2, /* no slot was free: passes through, counted once */
        HB_TLS_FRESH = 4, /* its private memory has never been touched */
        HB_TLS_ALONE = 8, /* its private memory is a mapping of its own, without room for locks that are held */
-       HB_TLS_LENT = 16 /* our signal is blocked to the program, and not to the kernel (sampler/lend.h) */ };
+       HB_TLS_LENT = 16, /* our signal is blocked to the program, and not to the kernel (sampler/lend.h) */
+       HB_TLS_BLOCKED = 32, /* the target has our signal blocked */
+       HB_TLS_SMALL = 64 /* its alternate signal stack has no room for our handler (sampler/altstack.h) */ };
 
 /* Initial-exec thread-local state: zero on a new thread, copied on fork. At most 256 bytes, since an agent
  * that is loaded late finds little static TLS left. */
@@ -66,9 +68,10 @@ struct hb_tls {
   uint32_t need_full;   /* the next stack must stand alone */
   uint32_t announced;   /* the THREAD record has been written */
   uint32_t proxy_depth; /* proxied calls under way on this stack */
-  uint32_t rest;        /* HB_RUNNING, or HB_MASKED while the target has our signal blocked */
+  uint32_t rest;        /* HB_RUNNING, or HB_MASKED while HB_TLS_BLOCKED or HB_TLS_SMALL: hb_rest_set */
   uint32_t waiting;     /* 1 + lock bucket that this thread is counted in as a waiter; 0 none */
   uint32_t seq;
+  uint32_t ended;       /* hb_ended_mark of a call that a signal ended which would not have, without us (hooks/again.h); 0: none */
 };
 _Static_assert(sizeof(struct hb_tls) <= 256, "static TLS is scarce");
 
@@ -154,6 +157,11 @@ struct hb_siginfo {
   int32_t value, value_high;
 };
 
+union hb_siginfo_whole {
+  struct hb_siginfo info;
+  char room[128];
+};
+
 /* sigaction as the kernel takes it */
 struct hb_sigaction {
   void *handler;
@@ -163,6 +171,8 @@ struct hb_sigaction {
 };
 
 #define HB_FLIGHTS 32
+#define HB_ACTIONS 8
+#define HB_HANDLER_BYTES 2048 /* of stack that our handler needs; internal/testprog/src/tinyalt.c measures it */
 
 /* The directory that the agent was loaded from, as the environment names it. ino 0: unknown */
 struct hb_home {
@@ -209,9 +219,11 @@ struct hb_process {
   _Atomic uint64_t silent_beat; /* the heartbeat since which nobody reads, and nothing is recorded; 0: somebody does */
   _Atomic uint32_t unsent; /* signals that were announced and never came (syscallproxy/proxy.h) */
   uint32_t gate_stuck;     /* 1: the sampler has not answered before an exec; it is not waited for again */
-  struct hb_sigaction app_action; /* what the target believes to have installed for our signal */
-  _Atomic uint32_t app_action_set;
+  struct hb_sigaction app_actions[HB_ACTIONS]; /* what the target believes to have installed for our signal: the newest of them, */
+  _Atomic uint32_t app_action_made, app_action_now; /* whose number is the second of these (sampler/action.h) */
   _Atomic uint32_t own_use; /* 1: the target has sent the signal to a thread that had lent it */
+  _Atomic uint32_t given_up; /* 1: our handler is not there any more, for good: nobody sends us the signal */
+  uint64_t signal_stack;    /* bytes that an alternate signal stack must have for the kernel's frame and our handler */
   struct hb_slab *slabs;
   _Atomic uint64_t resolved;  /* 1: hb_real is filled */
 };
@@ -230,6 +242,15 @@ HB_INLINE struct hb_tls *hb_self(void) { return &hb_tls; }
 #else
 #include "agent/hashed.h"
 #endif
+
+/* The outermost call, by when it began; never 0. */
+HB_INLINE uint32_t hb_ended_mark(uint64_t began) { return (uint32_t)began | 1; }
+
+/* Set or clear one of the reasons for which a thread is never signalled. */
+HB_INLINE void hb_rest_set(struct hb_tls *t, uint32_t reason, int on) {
+  t->flags = on ? t->flags | reason : t->flags & ~reason;
+  t->rest = t->flags & (HB_TLS_BLOCKED | HB_TLS_SMALL) ? HB_MASKED : HB_RUNNING;
+}
 
 /* Count a doubt of this process. signal-safe */
 #define HB_COUNT(field)                                               \

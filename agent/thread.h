@@ -90,6 +90,14 @@ struct hb_birth { /* what the creator of a thread knew */
   uint32_t lent;        /* it had lent the sampling signal (sampler/lend.h) */
 };
 
+/* Has the thread an alternate signal stack without room for our handler? hook path */
+static int hb_alternate_small(void) {
+  struct hb_range r = hb_stack_alternate();
+  int small = r.hi && r.hi - r.lo < hb.signal_stack;
+  if (small) HB_COUNT(small_stacks);
+  return small;
+}
+
 /* Make the calling thread a recorded one. hook path */
 static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_birth *birth) {
   uintptr_t sp = (uintptr_t)__builtin_frame_address(0), tp = hb_thread_pointer();
@@ -171,7 +179,8 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   hb_store_relaxed(&s->samples, (uint64_t)0);
   uint64_t mask = 0;
   hb_sys4(HB_SYS_rt_sigprocmask, 0, NULL, &mask, 8);
-  t->rest = mask & hb_signal_bit() ? HB_MASKED : HB_RUNNING;
+  hb_rest_set(t, HB_TLS_BLOCKED, (mask & hb_signal_bit()) != 0);
+  hb_rest_set(t, HB_TLS_SMALL, !birth && hb_alternate_small()); /* a new thread has none */
   hb_store_relaxed(&s->state, birth ? (uint32_t)HB_BLOCKED : t->rest);
   uint32_t uid = hb_add_relaxed(&hb.header->next_thread_uid, 1u) + 1; /* as late as a process's */
   t->uid = uid;
@@ -274,6 +283,7 @@ static int hb_proc_claim(uint32_t parent_uid, uint32_t host_pid, uint32_t flags)
     hb_store_relaxed(&p->lost, (uint64_t)0);
     hb_store_relaxed(&p->signals_foreign, (uint64_t)0);
     hb_store_relaxed(&p->signals_stray, (uint64_t)0);
+    hb_store_relaxed(&p->small_stacks, (uint64_t)0);
     hb_store_relaxed(&p->walks_refused, (uint64_t)0);
     hb_store_relaxed(&p->alloc_table_full, (uint64_t)0);
     hb_store_relaxed(&p->hooks_unresolved, (uint64_t)0);

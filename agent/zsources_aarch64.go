@@ -17,6 +17,7 @@ var madeARM64 = made{
 		"agent/thread.h",
 		"concurrentring/claim.h",
 		"concurrentring/producer.h",
+		"hooks/again.h",
 		"hooks/alloc.h",
 		"hooks/c11.h",
 		"hooks/call.h",
@@ -33,6 +34,8 @@ var madeARM64 = made{
 		"hooks/stdio.h",
 		"hooks/table.h",
 		"hooks/wait.h",
+		"sampler/action.h",
+		"sampler/altstack.h",
 		"sampler/arrival.h",
 		"sampler/flight.h",
 		"sampler/handler.h",
@@ -50,8 +53,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "b1b613a5e45319855a8ad14b072cac25ce3d4fdcca4a5c87d912863c7f2a9934",
+	sourcesSHA256: "240a782b6e704c737918a1ae409162a370af937107aa3d90c17447abfc87eb4f",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "18dd19237cd454e443ae5d6339316279531b9acd7452b31972d30d825c201967",
+		"agent/hbagent_linux_arm64.so": "6d5cec6e3c6ae9392a89f7056632da24f603c975433abda5754db87b743b0708",
 	},
 }

@@ -4,6 +4,7 @@
 #ifndef HB_CALL_H
 #define HB_CALL_H
 
+#include "hooks/again.h"
 #include "hooks/handoff.h"
 #include "hooks/wait.h"
 
@@ -93,8 +94,9 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
   hb_call_left(c, hook, object, r, style, hb.call_threshold, frame);
 }
 
-/* The C name differs from the exported one, so that no header's declaration can disagree. */
-#define HB_CALL(type, symbol, object, params, args)                                        \
+/* The C name differs from the exported one, so that no header's declaration can disagree. again: the call once more
+ * (hooks/again.h); began, rest: when it was made, and room for a time */
+#define HB_CALL_AGAIN(type, symbol, object, failure, params, args, again)                  \
   HB_EXPORT type hb_call_##symbol params __asm__(#symbol);                                 \
   HB_EXPORT HB_NOINLINE type hb_call_##symbol params {                                     \
     HB_UNWIND_SCOPE;                                                                       \
@@ -104,9 +106,16 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
     if (HB_UNLIKELY(!real)) return (type)hb_fail(HB_ENOSYS);                               \
     hb_call_enter(&c, HB_HOOK_##symbol, (uint64_t)(object), HB_PARKS_##symbol, HB_FRAME);  \
     type r = real args;                                                                    \
+    while (HB_UNLIKELY(failure) && c.slot && hb_ended(c.began)) {                          \
+      struct hb_timespec left;                                                             \
+      uint64_t made = c.stamp;                                                             \
+      (void)left, (void)made;                                                              \
+      r = again;                                                                           \
+    }                                                                                      \
     hb_call_leave(&c, HB_HOOK_##symbol, (uint64_t)(object), (int64_t)r, HB_ERRNO, HB_FRAME); \
     return r;                                                                              \
   }
+#define HB_CALL(type, symbol, object, params, args) HB_CALL_AGAIN(type, symbol, object, 0, params, args, r)
 
 /* One that writes: whoever waits for it finds the note (hooks/handoff.h). */
 #define HB_CALL_WRITE(type, symbol, params, args)                                          \
@@ -127,7 +136,7 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
   }
 
 /* One that fills in what was ready. */
-#define HB_CALL_POLL(symbol, object, events, n, params, args)                              \
+#define HB_CALL_POLL(symbol, object, events, n, params, args, again)                       \
   HB_EXPORT int hb_call_##symbol params __asm__(#symbol);                                  \
   HB_EXPORT HB_NOINLINE int hb_call_##symbol params {                                      \
     HB_UNWIND_SCOPE;                                                                       \
@@ -139,6 +148,12 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
     c.ready_n = (uint64_t)(n);                                                             \
     hb_call_enter(&c, HB_HOOK_##symbol, (uint64_t)(object), HB_PARKS_##symbol, HB_FRAME);  \
     int r = real args;                                                                     \
+    while (HB_UNLIKELY(r == -1) && c.slot && hb_ended(c.began)) {                          \
+      struct hb_timespec left;                                                             \
+      uint64_t made = c.stamp;                                                             \
+      (void)left, (void)made;                                                              \
+      r = real again;                                                                      \
+    }                                                                                      \
     hb_call_leave(&c, HB_HOOK_##symbol, (uint64_t)(object), r, HB_ERRNO, HB_FRAME);        \
     return r;                                                                              \
   }
@@ -209,44 +224,65 @@ HB_CALL(int, __openat_2, 0, (int at, hb_src path, int flags), (at, path, flags))
 HB_CALL(int, __openat64_2, 0, (int at, hb_src path, int flags), (at, path, flags))
 HB_CALL(int, sync_file_range, FD, (int fd, int64_t at, int64_t n, unsigned flags), (fd, at, n, flags))
 
-HB_CALL_POLL(poll, 0, p, n, (hb_dst p, unsigned long n, int ms), (p, n, ms))
-HB_CALL_POLL(ppoll, 0, p, n, (hb_dst p, unsigned long n, hb_src ts, hb_src mask), (p, n, ts, mask))
-HB_CALL(int, select, 0, (int n, hb_dst r_, hb_dst w_, hb_dst e_, hb_dst tv), (n, r_, w_, e_, tv))
-HB_CALL(int, pselect, 0, (int n, hb_dst r_, hb_dst w_, hb_dst e_, hb_src ts, hb_src mask), (n, r_, w_, e_, ts, mask))
-HB_CALL_POLL(epoll_wait, FD, ev, n, (int fd, hb_dst ev, int n, int ms), (fd, ev, n, ms))
-HB_CALL_POLL(epoll_pwait, FD, ev, n, (int fd, hb_dst ev, int n, int ms, hb_src mask), (fd, ev, n, ms, mask))
-HB_CALL_POLL(epoll_pwait2, FD, ev, n, (int fd, hb_dst ev, int n, hb_src ts, hb_src mask), (fd, ev, n, ts, mask))
+HB_CALL_POLL(poll, 0, p, n, (hb_dst p, unsigned long n, int ms), (p, n, ms),
+             (p, n, hb_rest_ms(made, ms)))
+HB_CALL_POLL(ppoll, 0, p, n, (hb_dst p, unsigned long n, hb_src ts, hb_src mask), (p, n, ts, mask),
+             (p, n, hb_rest_ts(made, ts, &left), mask))
+HB_CALL_AGAIN(int, select, 0, r == -1, (int n, hb_dst r_, hb_dst w_, hb_dst e_, hb_dst tv), (n, r_, w_, e_, tv),
+              real(n, r_, w_, e_, tv))
+HB_CALL_AGAIN(int, pselect, 0, r == -1, (int n, hb_dst r_, hb_dst w_, hb_dst e_, hb_src ts, hb_src mask), (n, r_, w_, e_, ts, mask),
+              real(n, r_, w_, e_, hb_rest_ts(made, ts, &left), mask))
+HB_CALL_POLL(epoll_wait, FD, ev, n, (int fd, hb_dst ev, int n, int ms), (fd, ev, n, ms),
+             (fd, ev, n, hb_rest_ms(made, ms)))
+HB_CALL_POLL(epoll_pwait, FD, ev, n, (int fd, hb_dst ev, int n, int ms, hb_src mask), (fd, ev, n, ms, mask),
+             (fd, ev, n, hb_rest_ms(made, ms), mask))
+HB_CALL_POLL(epoll_pwait2, FD, ev, n, (int fd, hb_dst ev, int n, hb_src ts, hb_src mask), (fd, ev, n, ts, mask),
+             (fd, ev, n, hb_rest_ts(made, ts, &left), mask))
 
-HB_CALL(int, nanosleep, 0, (hb_src ts, hb_dst rest), (ts, rest))
-HB_CALL(int, usleep, 0, (unsigned us), (us))
-HB_CALL(unsigned, sleep, 0, (unsigned s), (s))
+HB_CALL_AGAIN(int, nanosleep, 0, r == -1, (hb_src ts, hb_dst rest), (ts, rest),
+              real(hb_rest_ts(made, ts, &left), rest))
+HB_CALL_AGAIN(int, usleep, 0, r == -1, (unsigned us), (us),
+              real(hb_rest_us(made, us)))
+HB_CALL_AGAIN(unsigned, sleep, 0, 1 /* it gives back whole seconds */, (unsigned s), (s),
+              hb_rest_sleep(made, s))
 HB_CALL(int, wait, 0, (hb_dst status), (status))
 HB_CALL(int, waitpid, (uint32_t)pid, (int pid, hb_dst status, int flags), (pid, status, flags))
 HB_CALL(int, wait3, 0, (hb_dst status, int flags, hb_dst ru), (status, flags, ru))
 HB_CALL(int, wait4, (uint32_t)pid, (int pid, hb_dst status, int flags, hb_dst ru), (pid, status, flags, ru))
 HB_CALL(int, waitid, (uint32_t)pid, (int type, unsigned pid, hb_dst info, int flags), (type, pid, info, flags))
-HB_CALL(int, thrd_sleep, 0, (hb_src ts, hb_dst rest), (ts, rest))
+HB_CALL_AGAIN(int, thrd_sleep, 0, r == -1, (hb_src ts, hb_dst rest), (ts, rest),
+              real(hb_rest_ts(made, ts, &left), rest))
 HB_CALL(int, system, 0, (hb_src command), (command))
 HB_CALL(int, pclose, 0, (hb_dst f), (f))
 HB_CALL(hb_ssize, getrandom, 0, (hb_dst p, size_t n, unsigned flags), (p, n, flags))
 HB_CALL(int, aio_suspend, 0, (hb_src list, int n, hb_src ts), (list, n, ts))
-HB_CALL(int, pause, 0, (void), ())
-HB_CALL(int, sigsuspend, 0, (hb_src mask), (mask))
-HB_CALL(int, sigwaitinfo, 0, (hb_src set, hb_dst info), (set, info))
-HB_CALL(int, sigtimedwait, 0, (hb_src set, hb_dst info, hb_src ts), (set, info, ts))
+HB_CALL_AGAIN(int, pause, 0, r == -1, (void), (),
+              real())
+HB_CALL_AGAIN(int, sigsuspend, 0, r == -1, (hb_src mask), (mask),
+              real(mask))
+HB_CALL_AGAIN(int, sigwaitinfo, 0, r == -1, (hb_src set, hb_dst info), (set, info),
+              real(set, info))
+HB_CALL_AGAIN(int, sigtimedwait, 0, r == -1, (hb_src set, hb_dst info, hb_src ts), (set, info, ts),
+              real(set, info, hb_rest_ts(made, ts, &left)))
 
 HB_CALL(hb_ssize, __read_chk, FD, (int fd, hb_dst p, size_t n, size_t room), (fd, p, n, room))
 HB_CALL(hb_ssize, __pread_chk, FD, (int fd, hb_dst p, size_t n, int64_t at, size_t room), (fd, p, n, at, room))
 HB_CALL(hb_ssize, __pread64_chk, FD, (int fd, hb_dst p, size_t n, int64_t at, size_t room), (fd, p, n, at, room))
 HB_CALL(hb_ssize, __recv_chk, FD, (int fd, hb_dst p, size_t n, size_t room, int flags), (fd, p, n, room, flags))
 HB_CALL(hb_ssize, __recvfrom_chk, FD, (int fd, hb_dst p, size_t n, size_t room, int flags, hb_dst a, hb_dst l), (fd, p, n, room, flags, a, l))
-HB_CALL_POLL(__poll_chk, 0, p, n, (hb_dst p, unsigned long n, int ms, size_t room), (p, n, ms, room))
-HB_CALL_POLL(__ppoll_chk, 0, p, n, (hb_dst p, unsigned long n, hb_src ts, hb_src mask, size_t room), (p, n, ts, mask, room))
+HB_CALL_POLL(__poll_chk, 0, p, n, (hb_dst p, unsigned long n, int ms, size_t room), (p, n, ms, room),
+             (p, n, hb_rest_ms(made, ms), room))
+HB_CALL_POLL(__ppoll_chk, 0, p, n, (hb_dst p, unsigned long n, hb_src ts, hb_src mask, size_t room), (p, n, ts, mask, room),
+             (p, n, hb_rest_ts(made, ts, &left), mask, room))
 
-HB_CALL(int, semop, 0, (int id, hb_dst ops, size_t n), (id, ops, n))
-HB_CALL(int, semtimedop, 0, (int id, hb_dst ops, size_t n, hb_src ts), (id, ops, n, ts))
-HB_CALL(hb_ssize, msgrcv, 0, (int id, hb_dst p, size_t n, long type, int flags), (id, p, n, type, flags))
-HB_CALL(int, msgsnd, 0, (int id, hb_src p, size_t n, int flags), (id, p, n, flags))
+HB_CALL_AGAIN(int, semop, 0, r == -1, (int id, hb_dst ops, size_t n), (id, ops, n),
+              real(id, ops, n))
+HB_CALL_AGAIN(int, semtimedop, 0, r == -1, (int id, hb_dst ops, size_t n, hb_src ts), (id, ops, n, ts),
+              real(id, ops, n, hb_rest_ts(made, ts, &left)))
+HB_CALL_AGAIN(hb_ssize, msgrcv, 0, r == -1, (int id, hb_dst p, size_t n, long type, int flags), (id, p, n, type, flags),
+              real(id, p, n, type, flags))
+HB_CALL_AGAIN(int, msgsnd, 0, r == -1, (int id, hb_src p, size_t n, int flags), (id, p, n, flags),
+              real(id, p, n, flags))
 
 /* Of these only what is needed later to tell ends apart is kept: nothing of it sleeps. */
 HB_EXPORT int hb_call_epoll_ctl(int epoll, int op, int fd, const struct hb_epoll_event *ev) __asm__("epoll_ctl");
@@ -319,7 +355,7 @@ HB_EXPORT HB_NOINLINE void hb_call_sync(void) {
 }
 
 /* These return the error itself and leave errno alone. */
-#define HB_CALL_ERROR(symbol, object, params, args)                                        \
+#define HB_CALL_ERROR(symbol, object, params, args, again)                                 \
   HB_EXPORT HB_NOINLINE int symbol params {                                                \
     HB_UNWIND_SCOPE;                                                                       \
     typedef int(*fn) params;                                                               \
@@ -328,13 +364,20 @@ HB_EXPORT HB_NOINLINE void hb_call_sync(void) {
     if (HB_UNLIKELY(!real)) return HB_ENOSYS;                                              \
     hb_call_enter(&c, HB_HOOK_##symbol, object, HB_PARKS_##symbol, HB_FRAME);              \
     int r = real args;                                                                     \
+    while (HB_UNLIKELY(r == HB_EINTR) && c.slot && hb_ended(c.began)) {                    \
+      struct hb_timespec left;                                                             \
+      uint64_t made = c.stamp;                                                             \
+      (void)left, (void)made;                                                              \
+      r = real again;                                                                      \
+    }                                                                                      \
     hb_call_leave(&c, HB_HOOK_##symbol, object, r, HB_ERROR, HB_FRAME);                      \
     return r;                                                                              \
   }
-HB_CALL_ERROR(clock_nanosleep, 0, (int clock, int flags, hb_src ts, hb_dst rest), (clock, flags, ts, rest))
-HB_CALL_ERROR(sigwait, 0, (hb_src set, hb_dst sig), (set, sig))
-HB_CALL_ERROR(posix_fallocate, FD, (int fd, int64_t at, int64_t n), (fd, at, n))
-HB_CALL_ERROR(posix_fallocate64, FD, (int fd, int64_t at, int64_t n), (fd, at, n))
+HB_CALL_ERROR(clock_nanosleep, 0, (int clock, int flags, hb_src ts, hb_dst rest), (clock, flags, ts, rest),
+              (clock, flags, flags & 1 /* TIMER_ABSTIME */ ? ts : hb_rest_ts(made, ts, &left), rest))
+HB_CALL_ERROR(sigwait, 0, (hb_src set, hb_dst sig), (set, sig), (set, sig))
+HB_CALL_ERROR(posix_fallocate, FD, (int fd, int64_t at, int64_t n), (fd, at, n), (fd, at, n))
+HB_CALL_ERROR(posix_fallocate64, FD, (int fd, int64_t at, int64_t n), (fd, at, n), (fd, at, n))
 #undef FD
 
 /* Its errors are of a kind of their own. */

@@ -6,6 +6,7 @@
 #include "hooks/call.h"
 #include "hooks/confine.h"
 #include "hooks/lock.h"
+#include "sampler/altstack.h"
 
 /* Waiting on a condition lets go of its mutex first: leave that baton too, and forget where it was taken; it is taken
  * again here. Cancellation may unwind through. */
@@ -117,6 +118,7 @@ HB_INLINE int hb_sem_free(const void *s) { return (int32_t)hb_load_relaxed((cons
     if (hb_sem_free(s)) return (call);                                                      \
     hb_wait_begin(&w, HB_HOOK_##symbol, (uint64_t)(s), 0, HB_FRAME);                        \
     int r = (call);                                                                         \
+    while (HB_UNLIKELY(r == -1) && w.slot && hb_ended(w.began)) r = (call);                 \
     int64_t e = w.slot ? hb_result(r) : r;                                                  \
     hb_wait_end(&w, HB_HOOK_##symbol, (uint64_t)(s), 0, e, hb_result_flags(e) | (hb_sem_shared(s) ? HB_RECF_SHARED : 0u), HB_FRAME); \
     return r;                                                                               \
@@ -245,6 +247,10 @@ HB_EXPORT long syscall(long n, long a, long b, long c, long d, long e, long f) {
     if (op & HB_FUTEX_WAKES) return hb_futex_wake(n, a, b, c, d, e, f);
   } else if (hb_sleeper(n) && hb_load_relaxed(&hb.on) && (n != HB_SYS_io_uring_enter || c > 0)) { /* c: completions waited for */
     return hb_syscall_sleeps(n, a, b, c, d, e, f);
+  } else if (HB_UNLIKELY(n == HB_SYS_rt_sigaction) && hb_own_signal((int)a) && d == 8) {
+    return hb_own_syscall((const struct hb_sigaction *)b, (struct hb_sigaction *)c);
+  } else if (HB_UNLIKELY(n == HB_SYS_sigaltstack) && HB_REAL(void *, sigaltstack)) {
+    return hb_change_stack((int (*)(const void *, void *))hb_real.sigaltstack, (const struct hb_stack_t *)a, (void *)b);
   } else if (HB_UNLIKELY(n == HB_SYS_execve || n == HB_SYS_execveat)) {
     return hb_exec_syscall(n, a, b, c, d, e, f);
   }

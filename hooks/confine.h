@@ -1,9 +1,9 @@
 /* confine.h: a program that takes from itself what we use: system calls (seccomp) or the cycle counter (PR_SET_TSC).
  *
- * A filter that kills must not meet a call of ours, on any thread: SECCOMP_FILTER_FLAG_TSYNC confines them all at once, while
- * others stand in our handler or on their way into it. So before the program's call is made, nobody signals the process any
- * more, the signals that are on their way have arrived, every call of ours is over, and none begins (hb_calls_begin). Waiting
- * for that takes microseconds; it ends after HB_CONFINE_LIMIT_NS in any case.
+ * A filter that kills must not meet a call of ours, on any thread: SECCOMP_FILTER_FLAG_TSYNC confines them all at
+ * once, while others stand in our handler or on their way into it. So before the program's call is made, nobody
+ * signals the process any more, the signals that are on their way have arrived, every call of ours is over, and none
+ * begins (hb_calls_begin). Waiting for that takes microseconds; it ends after HB_CONFINE_LIMIT_NS in any case.
  *
  * Not seen: filters that are installed without libc's functions. */
 #ifndef HB_CONFINE_H
@@ -23,32 +23,13 @@ static int hb_wait_on(uint64_t since) {
   return 1;
 }
 
-/* Nobody sends this process a signal any more, and those that were sent have arrived, but for threads that do not run for so
- * long. hook path */
-static HB_NOINLINE void hb_signals_end(struct hb_tls *t) {
-  uint64_t since = hb_now_ns();
-  atomic_fetch_or_explicit(&hb.slot->flags, HB_PROCF_SYNC_ONLY, memory_order_relaxed);
-  atomic_fetch_add_explicit(&hb.slot->gate, (uint32_t)HB_GATE_EXEC, memory_order_seq_cst); /* for good */
-  while (hb_load_acquire(&hb.slot->gate) & HB_GATE_SENDING && hb_wait_on(since)) {}
-  if (t->slot) {
-    struct hb_block b;
-    hb_block_enter(t, t->slot, &b, HB_FRAME); /* takes what is under way to this thread */
-    hb_block_leave(t, t->slot, &b);
-  }
-  uint32_t high = hb_load_relaxed(&hb.header->threads_high);
-  for (uint32_t i = 0; i < high && i < hb.threads_cap; i++) {
-    struct hb_thread *s = &hb.threads[i];
-    while (hb_load_acquire(&s->state) == HB_SIGNALLED && s->proc_uid == hb.uid && hb_load_relaxed(&s->uid) && s != t->slot &&
-           hb_wait_on(since)) {}
-  }
-}
-
 /* From here on the process is neither recorded nor signalled. hook path */
 static HB_NOINLINE void hb_recording_ends(uint32_t why) {
   struct hb_tls *t = hb_self();
   if (!hb_thread_ready(t)) return;
   hb_store_relaxed(&hb.slot->disabled, why);
-  hb_signals_end(t);
+  atomic_fetch_or_explicit(&hb.slot->flags, HB_PROCF_SYNC_ONLY, memory_order_relaxed);
+  hb_signals_drain(t, HB_CONFINE_LIMIT_NS); /* for good */
   hb_store_relaxed(&hb.on, 0u);
   t->flags |= HB_TLS_DEAD; /* no more stamps on this thread: strict mode takes the cycle counter away, too */
   t->slot = NULL;

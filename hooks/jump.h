@@ -1,7 +1,7 @@
-/* jump.h: longjmp and kin, as handlers use them to get out of a blocking call. The call's wrapper never returns, so the
- * call is ended and recorded here, while its frames are whole, if the jump leaves it: the stack pointer that it goes to lies above the
- * call's frame. Where that cannot be read the call is recorded only, and the next proxied call tells a nested call from a
- * stale one. */
+/* jump.h: longjmp and kin, as handlers use them to get out of a blocking call. The call's wrapper never returns, so
+ * the call is ended and recorded here, while its frames are whole, if the jump leaves it: the stack pointer that it
+ * goes to lies above the call's frame. Where that cannot be read the call is recorded only, and the next proxied call
+ * tells a nested call from a stale one. */
 #ifndef HB_JUMP_H
 #define HB_JUMP_H
 

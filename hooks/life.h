@@ -7,6 +7,7 @@
 #include "hooks/jump.h"
 #include "hooks/map.h"
 #include "hooks/stdio.h"
+#include "sampler/altstack.h"
 #include "sampler/mask.h"
 
 /* ---- threads ---- */

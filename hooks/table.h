@@ -181,6 +181,12 @@ HB_HOOK(190, sigaction,                SIGNAL, NONE, 0, "")
 HB_HOOK(191, signal,                   SIGNAL, NONE, 0, "")
 HB_HOOK(192, pthread_sigmask,          SIGNAL, NONE, 0, "")
 HB_HOOK(193, sigprocmask,              SIGNAL, NONE, 0, "")
+HB_HOOK(194, __sigaction,              SIGNAL, NONE, 0, "")
+HB_HOOK(195, bsd_signal,               SIGNAL, NONE, 0, "")
+HB_HOOK(196, ssignal,                  SIGNAL, NONE, 0, "")
+HB_HOOK(197, sysv_signal,              SIGNAL, NONE, 0, "")
+HB_HOOK(198, __sysv_signal,            SIGNAL, NONE, 0, "")
+HB_HOOK(199, siginterrupt,             SIGNAL, NONE, 0, "")
 /* loading */
 HB_HOOK(200, dlopen,                   LOAD,   NONE, 0, "")
 HB_HOOK(201, dlclose,                  LOAD,   NONE, 0, "")
@@ -239,6 +245,10 @@ HB_HOOK(280, getaddrinfo,              CALL,   NONE, 1, "")
 /* what tells two ends of a channel */
 HB_HOOK(290, epoll_ctl,                LIFE,   FD,   0, "")
 HB_HOOK(291, socketpair,               LIFE,   NONE, 0, "")
+/* dispositions and masks, the rest */
+HB_HOOK(295, sigset,                   SIGNAL, NONE, 0, "")
+HB_HOOK(296, sigignore,                SIGNAL, NONE, 0, "")
+HB_HOOK(297, sigaltstack,              SIGNAL, NONE, 0, "")
 /* what goroutines wait for, as the Go runtime calls it (goruntime/reasons.go). Version "go": nothing is interposed, and the
  * agent does not see these lines. The name that is shown has blanks, and no "go" */
 #ifdef HB_HOOK_GO

@@ -5,7 +5,7 @@ package hooks
 import "github.com/hbtrace/hbtrace/trace"
 
 // tableSHA256 is the hash of the table.h that this file was made from.
-const tableSHA256 = "5d79cb44cd7761edcf07e0c0899fbb2772fa981c1c59d954886772dc3e56800b"
+const tableSHA256 = "736cdf775f0c200488caf7fa40cd901b74b888ae139ea1f31484ea843b7654b8"
 
 // The ids of hooks whose symbol begins with a letter; those that are aliases of another (_exit,
 // __read_chk) are in Table only.
@@ -152,6 +152,10 @@ const (
 	Signal                   trace.HookID = 191
 	PthreadSigmask           trace.HookID = 192
 	Sigprocmask              trace.HookID = 193
+	BsdSignal                trace.HookID = 195
+	Ssignal                  trace.HookID = 196
+	SysvSignal               trace.HookID = 197
+	Siginterrupt             trace.HookID = 199
 	Dlopen                   trace.HookID = 200
 	Dlclose                  trace.HookID = 201
 	Dlmopen                  trace.HookID = 202
@@ -198,6 +202,9 @@ const (
 	Getaddrinfo              trace.HookID = 280
 	EpollCtl                 trace.HookID = 290
 	Socketpair               trace.HookID = 291
+	Sigset                   trace.HookID = 295
+	Sigignore                trace.HookID = 296
+	Sigaltstack              trace.HookID = 297
 	GoReady                  trace.HookID = 301
 	GoUnlock                 trace.HookID = 302
 	GoSyscall                trace.HookID = 303
@@ -379,6 +386,12 @@ var Table = []Info{
 	{ID: 191, Name: "signal", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 192, Name: "pthread_sigmask", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 193, Name: "sigprocmask", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 194, Name: "__sigaction", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 195, Name: "bsd_signal", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 196, Name: "ssignal", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 197, Name: "sysv_signal", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 198, Name: "__sysv_signal", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 199, Name: "siginterrupt", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 200, Name: "dlopen", Class: ClassLoad, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 201, Name: "dlclose", Class: ClassLoad, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 202, Name: "dlmopen", Class: ClassLoad, Object: ObjectNone, Parks: false, Version: ""},
@@ -431,6 +444,9 @@ var Table = []Info{
 	{ID: 280, Name: "getaddrinfo", Class: ClassCall, Object: ObjectNone, Parks: true, Version: ""},
 	{ID: 290, Name: "epoll_ctl", Class: ClassLife, Object: ObjectFD, Parks: false, Version: ""},
 	{ID: 291, Name: "socketpair", Class: ClassLife, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 295, Name: "sigset", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 296, Name: "sigignore", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
+	{ID: 297, Name: "sigaltstack", Class: ClassSignal, Object: ObjectNone, Parks: false, Version: ""},
 	{ID: 301, Name: "ready", Class: ClassWake, Object: ObjectAddr, Parks: false, Version: "go"},
 	{ID: 302, Name: "unlock", Class: ClassUnlock, Object: ObjectAddr, Parks: false, Version: "go"},
 	{ID: 303, Name: "syscall", Class: ClassCall, Object: ObjectNone, Parks: true, Version: "go"},

@@ -3,7 +3,7 @@
  *
  * The default signal is SIGURG, whose default action is to be ignored: one that comes too late, to a program that
  * has just exec'ed or reset its handlers, does no harm. Ours carry a cookie (SI_QUEUE, si_value); any other is the
- * target's and goes to the handler that the target believes to have installed. When the kernel had no room for
+ * target's and goes to the handler that the target believes to have installed (action.h). When the kernel had no room for
  * the siginfo (RLIMIT_SIGPENDING) the slot's SIGNALLED decides.
  *
  * Standard signals do not queue: one that the target sends to a thread while ours is pending there would be lost in
@@ -13,36 +13,58 @@
 #define HB_HANDLER_H
 
 #include "agent/thread.h"
+#include "sampler/action.h"
 #include "sampler/arrival.h"
 #include "sampler/lend.h"
 #include "syscallproxy/proxy.h"
 
-#define HB_SA_SIGINFO 4ul
-#define HB_SA_ONSTACK 0x08000000ul
-#define HB_SA_RESTART 0x10000000ul
-#define HB_SIG_DFL ((void *)0)
-#define HB_SIG_IGN ((void *)1)
-
-/* A sampling signal that is the target's own. signal-safe */
-static void hb_chain(int sig, struct hb_siginfo *info, void *uc) {
-  HB_COUNT(signals_foreign);
-  void *h = hb.app_action.handler;
-  if (!hb_load_acquire(&hb.app_action_set) || h == HB_SIG_DFL || h == HB_SIG_IGN) return;
-  if (hb.app_action.flags & HB_SA_SIGINFO)
-    ((void (*)(int, void *, void *))h)(sig, info, uc);
-  else
-    ((void (*)(int))h)(sig);
+/* The target is sent the signal by others, and has no handler for it: we do without one from here on. signal-safe; all signals
+ * are masked */
+static void hb_give_up(const struct hb_tls *t, int sig, const struct hb_sigaction *app, const struct hb_siginfo *info) {
+  if (hb.slot) atomic_fetch_or_explicit(&hb.slot->flags, HB_PROCF_SYNC_ONLY, memory_order_relaxed);
+  hb_store_relaxed(&hb.given_up, 1u);
+  hb_action_install(app, NULL);
+  if (sig >= 32 && app->handler == HB_SIG_DFL) hb_send_again(t, sig, info); /* its default is to end the process */
 }
 
-/* signal-safe; all signals are masked while it runs */
+/* A signal that is not ours. In the target's handler's own surroundings if it has one (hb_action_install), otherwise with all
+ * signals masked. signal-safe */
+static void hb_signal_foreign(struct hb_tls *t, int sig, struct hb_siginfo *info, void *uc) {
+  struct hb_sigaction app = *hb_app_action();
+  HB_COUNT(signals_foreign);
+  if (t->slot && hb_load_relaxed(&t->slot->state) == HB_BLOCKED && hb_ucontext_interrupted(uc))
+    t->ended = hb_ended_mark(t->outer_stamp);
+  if (hb_lent_put_back(t, sig, info, uc)) return;
+  if (!hb_handles(&app)) {
+    hb_give_up(t, sig, &app, info);
+    return;
+  }
+  t->ended = 0; /* as the program wants it */
+  if (app.flags & HB_SA_RESETHAND) hb_app_action_set(&(struct hb_sigaction){HB_SIG_DFL, app.flags, NULL, app.mask});
+  if (app.flags & HB_SA_SIGINFO)
+    ((void (*)(int, void *, void *))app.handler)(sig, info, uc);
+  else
+    ((void (*)(int))app.handler)(sig);
+}
+
+static void hb_foreign_back(const struct hb_tls *t, const union hb_siginfo_whole *held, uint32_t n, int blocked) {
+  struct hb_sigaction app = *hb_app_action();
+  for (uint32_t i = 0; i < n; i++) {
+    HB_COUNT(signals_foreign);
+    if (blocked || hb_handles(&app)) hb_send_again(t, (int)hb.signal, &held[i].info);
+    else hb_give_up(t, (int)hb.signal, &app, &held[i].info);
+  }
+}
+
+/* signal-safe; all signals are masked while it runs, unless the target has a handler of its own */
 static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
   struct hb_tls *t = hb_self();
   struct hb_thread *s = t->slot;
   int ours = hb_is_ours(info);
   int announced = s && hb_load_relaxed(&hb.wiped->alive) && hb_load_acquire(&s->state) == HB_SIGNALLED;
-  if (!ours && announced && info->code == 0 && info->pid == 0) ours = 1;
+  if (!ours && announced && hb_is_nobodys(info)) ours = 1;
   if (!ours) {
-    if (!hb_lent_put_back(t, sig, info, uc)) hb_chain(sig, info, uc);
+    hb_signal_foreign(t, sig, info, uc);
     return;
   }
   if (!announced) {
@@ -63,63 +85,13 @@ static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
 
 /* Install our handler; what was there becomes the target's. init only */
 static void hb_signal_install(void) {
-  struct hb_sigaction a = {(void *)hb_on_signal, HB_SA_SIGINFO | HB_SA_ONSTACK | HB_SA_RESTART | HB_SA_RESTORER,
-                           (void *)hb_restorer, ~0ull};
-  struct hb_sigaction old = {0, 0, 0, 0};
-  if (hb_is_err(hb_sys4(HB_SYS_rt_sigaction, hb.signal, &a, &old, 8))) {
-    hb_store_relaxed(&hb.slot->flags, hb_load_relaxed(&hb.slot->flags) | HB_PROCF_SYNC_ONLY);
+  struct hb_sigaction none = {0, 0, 0, 0}, old = {0, 0, 0, 0};
+  if (hb_is_err(hb_action_install(&none, &old))) {
+    atomic_fetch_or_explicit(&hb.slot->flags, HB_PROCF_SYNC_ONLY, memory_order_relaxed);
     return;
   }
-  if (old.handler != (void *)hb_on_signal) {
-    hb.app_action = old;
-    hb_store_release(&hb.app_action_set, (uint32_t)(old.handler != HB_SIG_DFL && old.handler != HB_SIG_IGN));
-  }
-}
-
-/* ---- the target's sigaction(2) on our signal is kept, not installed ---- */
-
-/* libc's struct sigaction on this ABI: handler, mask (1024 bits), flags, restorer */
-struct hb_libc_sigaction {
-  void *handler;
-  uint64_t mask[16];
-  int flags;
-  void *restorer;
-};
-
-HB_EXPORT int sigaction(int sig, const struct hb_libc_sigaction *act, struct hb_libc_sigaction *old) {
-  typedef int (*fn)(int, const void *, void *);
-  fn real = HB_REAL(fn, sigaction);
-  if (!real) return (int)hb_fail(HB_ENOSYS);
-  if (HB_LIKELY((uint32_t)sig != hb.signal || !hb_load_relaxed(&hb.on))) return real(sig, act, old);
-  struct hb_sigaction was = hb.app_action;
-  if (act) {
-    hb_store_release(&hb.app_action_set, 0u);
-    hb.app_action = (struct hb_sigaction){act->handler, (unsigned long)(unsigned)act->flags, NULL, act->mask[0]};
-    int handles = act->handler != HB_SIG_DFL && act->handler != HB_SIG_IGN;
-    hb_store_release(&hb.app_action_set, (uint32_t)handles);
-    uint32_t flags = hb_load_relaxed(&hb.slot->flags) & ~(uint32_t)HB_PROCF_HANDLER_CHAINED;
-    hb_store_relaxed(&hb.slot->flags, flags | (handles ? HB_PROCF_HANDLER_CHAINED : 0u));
-  }
-  if (old) {
-    memset(old, 0, sizeof *old);
-    old->handler = was.handler;
-    old->flags = (int)(was.flags & ~HB_SA_RESTORER);
-    old->mask[0] = was.mask;
-  }
-  return 0;
-}
-
-HB_EXPORT void *signal(int sig, void *handler) {
-  typedef void *(*fn)(int, void *);
-  fn real = HB_REAL(fn, signal);
-  if (!real) return (void *)hb_fail(HB_ENOSYS);
-  if (HB_LIKELY((uint32_t)sig != hb.signal || !hb_load_relaxed(&hb.on))) return real(sig, handler);
-  struct hb_libc_sigaction a, old;
-  memset(&a, 0, sizeof a);
-  a.handler = handler;
-  a.flags = (int)HB_SA_RESTART;
-  sigaction(sig, &a, &old);
-  return old.handler;
+  if (old.handler != (void *)hb_on_signal) hb_app_action_set(&old);
+  if (hb_handles(&old) && old.handler != (void *)hb_on_signal) hb_own_action(&old, NULL);
 }
 
 #endif

@@ -21,11 +21,10 @@
 
 #include "agent/session.h"
 #include "agent/thread.h"
+#include "sampler/action.h"
 #include "syscallproxy/proxy.h"
 
 enum { HB_SIG_BLOCK, HB_SIG_UNBLOCK, HB_SIG_SETMASK };
-#define HB_SI_QUEUE (-1)
-#define HB_SI_TKILL (-6)
 
 /* HUP INT QUIT USR1 USR2 ALRM TERM CHLD: who blocks these and ours blocks everything, but for what faults raise. */
 #define HB_EVERYTHING (1ull << 0 | 1ull << 1 | 1ull << 2 | 1ull << 9 | 1ull << 11 | 1ull << 13 | 1ull << 14 | 1ull << 16)
@@ -43,20 +42,20 @@ static void hb_lend_at_birth(struct hb_tls *t, int creator_lent) {
   uint64_t mask = 0;
   if (HB_LEAVES) return; /* no other thread could give the mask back */
   t->flags &= ~(uint32_t)HB_TLS_LENT;
-  if (!creator_lent && (!t->slot || t->rest != HB_MASKED)) return;
+  if (!creator_lent && (!t->slot || !(t->flags & HB_TLS_BLOCKED))) return;
   if (hb.confined || hb_is_err(hb_sys4(HB_SYS_rt_sigprocmask, HB_SIG_BLOCK, NULL, &mask, 8))) return;
   if (creator_lent) mask |= hb_signal_bit();
-  if (t->slot && hb.signal == HB_SIGURG && hb_blocks_all(mask) && !hb_load_relaxed(&hb.own_use) && !hb_load_acquire(&hb.app_action_set) &&
+  if (t->slot && hb.signal == HB_SIGURG && hb_blocks_all(mask) && !hb_load_relaxed(&hb.own_use) && !hb_handles(hb_app_action()) && !hb_load_relaxed(&hb.given_up) &&
       !(hb_load_relaxed(&hb.slot->flags) & (HB_PROCF_SYNC_ONLY | HB_PROCF_HANDLER_CHAINED))) {
     t->flags |= HB_TLS_LENT; /* before it is open: one of the program's own may have waited for that, and is put back */
-    t->rest = HB_RUNNING;
+    hb_rest_set(t, HB_TLS_BLOCKED, 0);
     if (hb_is_err(hb_mask_signal(HB_SIG_UNBLOCK))) {
       t->flags &= ~(uint32_t)HB_TLS_LENT;
-      t->rest = HB_MASKED;
+      hb_rest_set(t, HB_TLS_BLOCKED, 1);
     }
   } else if (creator_lent) {
     hb_mask_signal(HB_SIG_BLOCK);
-    t->rest = HB_MASKED;
+    hb_rest_set(t, HB_TLS_BLOCKED, 1);
   }
 }
 
@@ -72,7 +71,7 @@ static HB_NOINLINE void hb_lend_end(struct hb_tls *t) {
   hb_block_enter(t, t->slot, &b, HB_FRAME); /* what is in flight is taken */
   if (!b.passive && !hb_is_err(hb_mask_signal(HB_SIG_BLOCK))) {
     t->flags &= ~(uint32_t)HB_TLS_LENT;
-    t->rest = HB_MASKED;
+    hb_rest_set(t, HB_TLS_BLOCKED, 1);
   }
   hb_block_leave(t, t->slot, &b);
 }
@@ -80,19 +79,6 @@ static HB_NOINLINE void hb_lend_end(struct hb_tls *t) {
 /* In a fork child. hook path */
 static void hb_lent_forked(const struct hb_tls *t) {
   if (t->flags & HB_TLS_LENT && !hb.confined) hb_mask_signal(HB_SIG_BLOCK);
-}
-
-static int hb_is_ours(const struct hb_siginfo *info) {
-  return info->code == HB_SI_QUEUE && ((uint32_t)info->value & ~0xffu) == hb.cookie;
-}
-
-/* As it came: to the thread or to the process. The kernel lets nobody but the process's first thread say that kill() sent one: si_pid is the process itself
- * then, whoever it was. signal-safe */
-static long hb_send_again(const struct hb_tls *t, int sig, const struct hb_siginfo *info) {
-  uint32_t pid = (uint32_t)hb_sys1(HB_SYS_getpid, 0);
-  if (info->code == HB_SI_TKILL) return hb_sys4(HB_SYS_rt_tgsigqueueinfo, pid, t->tid, sig, info);
-  long r = hb_sys3(HB_SYS_rt_sigqueueinfo, pid, sig, info);
-  return hb_is_err(r) ? hb_sys2(HB_SYS_kill, pid, sig) : r;
 }
 
 /* A signal that is not ours reached a thread that lent it. Returns whether it waits again where it should. signal-safe; all signals are masked */
@@ -115,7 +101,7 @@ static int hb_lent_put_back(struct hb_tls *t, int sig, const struct hb_siginfo *
       hb_never_sent();
     }
   }
-  t->rest = HB_MASKED;
+  hb_rest_set(t, HB_TLS_BLOCKED, 1);
   t->flags &= ~(uint32_t)HB_TLS_LENT;
   *hb_ucontext_mask(uc) |= ours;
   return !hb_is_err(hb_send_again(t, sig, info));

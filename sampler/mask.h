@@ -28,13 +28,13 @@ static HB_NOINLINE int hb_change_mask(hb_mask_fn real, int how, const uint64_t *
     return r;
   }
   uint64_t named = set ? set[0] & hb_signal_bit() : 0;
-  int changes = set && (how == HB_SIG_SETMASK ? (named != 0) != (t->rest == HB_MASKED)
-                                              : named && (how == HB_SIG_BLOCK) != (t->rest == HB_MASKED));
+  int changes = set && (how == HB_SIG_SETMASK ? (named != 0) != ((t->flags & HB_TLS_BLOCKED) != 0)
+                                              : named && (how == HB_SIG_BLOCK) != ((t->flags & HB_TLS_BLOCKED) != 0));
   if (!changes || !hb_thread_ready(t)) return real(how, set, old);
   struct hb_thread *s = t->slot;
   hb_block_enter(t, s, &b, HB_FRAME);
   int r = real(how, set, old);
-  if (r == 0 && !b.passive) t->rest = t->rest == HB_MASKED ? HB_RUNNING : HB_MASKED;
+  if (r == 0 && !b.passive) hb_rest_set(t, HB_TLS_BLOCKED, !(t->flags & HB_TLS_BLOCKED));
   hb_block_leave(t, s, &b);
   return r;
 }
@@ -49,5 +49,31 @@ static HB_NOINLINE int hb_change_mask(hb_mask_fn real, int how, const uint64_t *
   }
 HB_MASK(pthread_sigmask)
 HB_MASK(sigprocmask)
+
+/* System V's, for our signal: made of the functions above. */
+HB_EXPORT void *sigset(int sig, void *handler) {
+  typedef void *(*fn)(int, void *);
+  fn real = HB_REAL(fn, sigset);
+  if (!real) return (void *)hb_fail(HB_ENOSYS);
+  if (!hb_own_signal(sig)) return real(sig, handler);
+  uint64_t set[16] = {hb_signal_bit()}, before[16] = {0};
+  void *was = hb_app_action()->handler;
+  if (handler == HB_SIG_ERR) {
+    hb_fail(HB_EINVAL);
+    return HB_SIG_ERR;
+  }
+  if (handler != HB_SIG_HOLD) was = hb_own_handler(handler, 0, 0);
+  if (sigprocmask(handler == HB_SIG_HOLD ? HB_SIG_BLOCK : HB_SIG_UNBLOCK, set, before)) return HB_SIG_ERR;
+  return before[0] & hb_signal_bit() ? HB_SIG_HOLD : was;
+}
+
+HB_EXPORT int sigignore(int sig) {
+  typedef int (*fn)(int);
+  fn real = HB_REAL(fn, sigignore);
+  if (!real) return (int)hb_fail(HB_ENOSYS);
+  if (!hb_own_signal(sig)) return real(sig);
+  hb_own_handler(HB_SIG_IGN, 0, 0);
+  return 0;
+}
 
 #endif

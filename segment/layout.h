@@ -141,7 +141,8 @@ struct hb_proc {
   _Atomic uint64_t boot_allocs;     /* allocations served before malloc was resolved */
   _Atomic uint32_t gate;            /* HB_GATE_* */
   uint32_t pad0;
-  uint64_t reserved1[4];
+  _Atomic uint64_t small_stacks; /* alternate signal stacks without room for our handler: their threads are not signalled */
+  uint64_t reserved1[3];
   _Alignas(64) uint8_t exe[128];    /* path as readlink(/proc/self/exe) gave it, NUL-terminated, may be cut */
 };
 
@@ -157,7 +158,7 @@ struct hb_proc {
  *   RUNNING  -> EXITED     thread, CAS, leaving for good
  *   SIGNALLED-> RUNNING    thread, in the handler or after consuming the signal; the sampler if sending failed
  *   BLOCKED  -> RUNNING    thread, plain release store
- * A thread whose target has the signal masked rests in MASKED instead of RUNNING: a pending signal of ours would
+ * A thread whose target has the signal masked, or whose alternate signal stack is too small for our handler, rests in MASKED instead of RUNNING: a pending signal of ours would
  * swallow one of the target's own (standard signals do not queue). Nobody signals it; it samples itself at its hooks. */
 enum { HB_RUNNING, HB_SIGNALLED, HB_BLOCKED, HB_EXITED, HB_MASKED };
 

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "f858c008b1fb690c5d5645e73dbbb2340076ee04486cdbf09c4c3967d1798fdd"
+const layoutSHA256 = "13141ebe84c6126748bfb4dd77367edbe30c5a133e0594c418ec426539ce0b12"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -190,7 +190,8 @@ type Proc struct {
 	BootAllocs      atomic.Uint64
 	Gate            atomic.Uint32
 	Pad0            atomic.Uint32
-	Reserved1       [4]atomic.Uint64
+	SmallStacks     atomic.Uint64
+	Reserved1       [3]atomic.Uint64
 	_               [48]byte
 	Exe             [128]uint8
 }
@@ -1279,8 +1280,10 @@ var (
 	_ = [unsafe.Sizeof(Proc{}.Gate) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Proc{}.Pad0) - 108]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}.Pad0) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Proc{}.Reserved1) - 112]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Proc{}.Reserved1) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Proc{}.SmallStacks) - 112]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Proc{}.SmallStacks) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Proc{}.Reserved1) - 120]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Proc{}.Reserved1) - 24]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Proc{}.Exe) - 192]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}.Exe) - 128]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}) - 320]struct{}{} == [0]struct{}{}

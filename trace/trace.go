@@ -152,6 +152,7 @@ type Process struct {
 // ProcDoubt counts what is missing or uncertain in one process.
 type ProcDoubt struct {
 	Lost, SignalsForeign, SignalsStray, WalksRefused, AllocTableFull, HooksUnresolved, BootAllocs, ModulesLost uint64
+	SmallStacks                                                                                                uint64 // alternate signal stacks without room for our handler
 	SyncOnly, MutexOpaque, HandlerChained                                                                      bool
 	Disabled                                                                                                   string // why the agent stopped recording; "" = it did not
 }

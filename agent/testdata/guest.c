@@ -1,7 +1,7 @@
 //go:build ignore
 
-/* guest.c: the whole agent as a preloaded object, with a constructor that tests parts of it in place of the one that attaches. The
- * session is made of plain memory, without a collector or a sampler. Exits 0 when all held. */
+/* guest.c: the whole agent as a preloaded object, with a constructor that tests parts of it in place of the one that
+ * attaches. The session is made of plain memory, without a collector or a sampler. Exits 0 when all held. */
 #include "agent/attach.h"
 
 static void failed(int line, const char *what) {

@@ -30,6 +30,13 @@ static char frames[3]; /* three frames, by address: the first is the deepest */
 static volatile sig_atomic_t handled, others, consumed;
 static struct hb_block inner;
 
+static union hb_siginfo_whole back[2];
+static uint32_t backs, back_blocked;
+static void hb_foreign_back(const struct hb_tls *t, const union hb_siginfo_whole *held, uint32_t n, int blocked_) {
+  (void)t;
+  back_blocked = (uint32_t)blocked_;
+  for (uint32_t i = 0; i < n; i++) back[backs++ % 2] = held[i];
+}
 static void hb_emit_unwound(struct hb_tls *t, struct hb_thread *s) { (void)t, (void)s; }
 static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame, uint32_t rec_flags) {
   (void)t, (void)ask, (void)hook, (void)uc, (void)frame;
@@ -38,8 +45,8 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
 }
 
 /* The sampler's signal, delivered: as sampler/handler.h does. */
-static void on_ours(int sig) {
-  (void)sig;
+static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
+  (void)sig, (void)info, (void)uc;
   handled++;
   if (hb_load_acquire(&slot.state) == HB_SIGNALLED) hb_store_release(&slot.state, (uint32_t)HB_RUNNING);
 }
@@ -52,7 +59,11 @@ static void on_other(int sig) {
   hb_block_leave(hb_self(), &slot, &inner);
 }
 
-static void send_ours(void) { CHECK(syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGURG) == 0); }
+static void send_ours_to(long tid) {
+  union hb_siginfo_whole w = {.info = {.signo = SIGURG, .code = HB_SI_QUEUE, .value = (int32_t)(hb.cookie | HB_ASK_GAP)}};
+  CHECK(syscall(SYS_rt_tgsigqueueinfo, getpid(), tid, SIGURG, &w) == 0);
+}
+static void send_ours(void) { send_ours_to(syscall(SYS_gettid)); }
 static int blocked(int sig) {
   sigset_t now;
   CHECK(pthread_sigmask(SIG_SETMASK, NULL, &now) == 0);
@@ -101,7 +112,7 @@ static void *late_sender(void *arg) {
   struct timespec t = {0, 20000000};
   nanosleep(&t, NULL);
   CHECK(syscall(SYS_tgkill, getpid(), *(long *)arg, SIGALRM) == 0); /* the target's own comes first */
-  CHECK(syscall(SYS_tgkill, getpid(), *(long *)arg, SIGURG) == 0);
+  send_ours_to(*(long *)arg);
   return NULL;
 }
 
@@ -212,6 +223,84 @@ static void in_time(int (*scenario)(void)) {
   CHECK(!"in time");
 }
 
+/* Rule 10: one that is not ours is not taken for ours, also when ours was lost because that waited in its place; it goes on to where
+ * it was to go. */
+static void foreign(int ours_too) {
+  struct hb_block b;
+  sigset_t urg;
+  fresh(HB_RUNNING);
+  backs = 0;
+  hb_store_relaxed(&process.signals_stray, (uint64_t)0);
+  sigemptyset(&urg);
+  sigaddset(&urg, SIGURG);
+  CHECK(pthread_sigmask(SIG_BLOCK, &urg, NULL) == 0);
+  hb_store_release(&slot.state, (uint32_t)HB_SIGNALLED);
+  CHECK(kill(getpid(), SIGURG) == 0); /* waits in the process, ours in the thread */
+  if (ours_too) send_ours();
+  enter(&b, 1);
+  CHECK(state() == HB_BLOCKED && !b.passive && !b.unmask);
+  CHECK(consumed == ours_too && hb_load_relaxed(&process.signals_stray) == 0);
+  sigset_t pending;
+  CHECK(sigpending(&pending) == 0);
+  if (backs) CHECK(backs == 1 && back_blocked && back[0].info.code == 0 && back[0].info.pid == getpid() && !sigismember(&pending, SIGURG));
+  else CHECK(ours_too && sigismember(&pending, SIGURG)); /* ours came first, and nothing else was looked at */
+  struct timespec none = {0, 0};
+  while (sigtimedwait(&urg, NULL, &none) == SIGURG) {}
+  leave(&b);
+  CHECK(pthread_sigmask(SIG_UNBLOCK, &urg, NULL) == 0);
+  CHECK(state() == HB_RUNNING && handled == 0);
+}
+
+/* Rule 11: where another handler has taken the place of ours nothing is waited for, from then on in any call. */
+static void replaced(void) {
+  struct hb_block b;
+  struct sigaction theirs = {.sa_handler = on_other}, ours;
+  CHECK(sigaction(SIGURG, &theirs, &ours) == 0);
+  hb_store_relaxed(&process.signals_stray, (uint64_t)0);
+  hb_store_relaxed(&process.flags, 0u);
+  for (int i = 0; i < 3; i++) {
+    fresh(HB_RUNNING);
+    hb_store_release(&slot.state, (uint32_t)HB_SIGNALLED);
+    enter(&b, 1);
+    CHECK(state() == HB_BLOCKED && !b.passive && !b.unmask && !blocked(SIGURG));
+    leave(&b);
+    CHECK(state() == HB_RUNNING);
+    CHECK(hb_load_relaxed(&process.signals_stray) == 0 && hb_load_relaxed(&process.flags) & HB_PROCF_SYNC_ONLY);
+  }
+  CHECK(sigaction(SIGURG, &ours, NULL) == 0);
+  hb_store_relaxed(&hb.given_up, 0u);
+}
+
+/* Rule 3 on other stacks: a handler on the alternate one is nested wherever that lies, and a call from the thread's own stack while
+ * one is published that was made on the alternate one begins anew. */
+static void stacks(void) {
+  static char room[65536];
+  struct hb_block outer, b;
+  stack_t alternate = {.ss_sp = room, .ss_size = sizeof room}, none = {.ss_flags = SS_DISABLE};
+  CHECK(sigaltstack(&alternate, NULL) == 0);
+  for (int high = 0; high < 2; high++) {
+    char own[64]; /* the thread's stack, of which three frames lie below the alternate one, or above */
+    char *lo = high ? own : &frames[0], *on = room + 30000;
+    fresh(HB_RUNNING);
+    hb_self()->stack_lo = (uintptr_t)lo;
+    hb_self()->stack_hi = (uintptr_t)lo + 3;
+    hb_block_enter(hb_self(), &slot, &outer, lo + 1);
+    hb_block_enter(hb_self(), &slot, &b, on);
+    CHECK(b.passive && state() == HB_BLOCKED);
+    leave(&b);
+    CHECK(state() == HB_BLOCKED && hb_self()->outer.sp == (uintptr_t)lo + 1);
+    leave(&outer);
+    hb_block_enter(hb_self(), &slot, &outer, on);
+    CHECK(!outer.passive);
+    hb_block_enter(hb_self(), &slot, &b, lo + 1); /* a siglongjmp left `outer` */
+    CHECK(!b.passive && hb_self()->outer.sp == (uintptr_t)lo + 1 && hb_self()->proxy_depth == 1);
+    leave(&b);
+    CHECK(state() == HB_RUNNING);
+  }
+  CHECK(sigaltstack(&none, NULL) == 0);
+  fresh(HB_RUNNING);
+}
+
 /* A thread that has the signal blocked rests in MASKED, and comes back to it. */
 static void masked(void) {
   struct hb_block b;
@@ -269,7 +358,9 @@ int main(void) {
   hb.slot = &process;
   hb.wiped = &wiped;
   hb.signal = SIGURG;
-  struct sigaction ours = {.sa_handler = on_ours, .sa_flags = SA_RESTART}, other = {.sa_handler = on_other};
+  hb.cookie = 0x4b7d00;
+  struct sigaction ours = {.sa_flags = SA_RESTART | SA_SIGINFO}, other = {.sa_handler = on_other};
+  *(void **)&ours.sa_sigaction = (void *)hb_on_signal;
   sigfillset(&ours.sa_mask);
   CHECK(sigaction(SIGURG, &ours, NULL) == 0 && sigaction(SIGALRM, &other, NULL) == 0);
   undisturbed();

@@ -133,15 +133,19 @@ static void ring(void) {
 static __thread volatile sig_atomic_t in_call;
 
 static void hb_emit_unwound(struct hb_tls *t, struct hb_thread *s) { (void)t, (void)s; }
+static void hb_foreign_back(const struct hb_tls *t, const union hb_siginfo_whole *held, uint32_t n, int blocked) {
+  (void)t, (void)held, (void)n, (void)blocked;
+  CHECK(!"a signal that is not ours");
+}
 static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame, uint32_t flags) {
   (void)t, (void)ask, (void)hook, (void)uc, (void)frame, (void)flags;
   atomic_fetch_add(&samples, 1);
 }
 
 /* the handler of sampler/handler.h, as far as the state goes */
-static void on_signal(int sig) {
+static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
   struct hb_thread *s = hb_self()->slot;
-  (void)sig;
+  (void)sig, (void)info, (void)uc;
   if (!s || hb_load_acquire(&s->state) != HB_SIGNALLED) return;
   CHECK(!in_call);
   atomic_fetch_add(&samples, 1);
@@ -209,9 +213,9 @@ static void handshake(int blocked) {
   sigset_t ours;
   sigemptyset(&ours);
   sigaddset(&ours, (int)hb.signal);
-  struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-  sigfillset(&a.sa_mask);
-  CHECK(sigaction((int)hb.signal, &a, NULL) == 0);
+  /* By the kernel's own call: the sanitizers' puts a handler of theirs in the place of ours. */
+  struct hb_sigaction a = {(void *)hb_on_signal, SA_RESTART | SA_SIGINFO | HB_SA_RESTORER, (void *)hb_restorer, ~0ull};
+  CHECK(syscall(SYS_rt_sigaction, (int)hb.signal, &a, NULL, 8) == 0);
   if (blocked) CHECK(pthread_sigmask(SIG_BLOCK, &ours, NULL) == 0);
   for (intptr_t i = 0; i < PRODUCERS; i++) CHECK(pthread_create(&c[i], NULL, caller, (void *)i) == 0);
   CHECK(pthread_create(&s, NULL, sampler, NULL) == 0);

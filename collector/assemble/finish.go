@@ -73,6 +73,7 @@ func readDoubt(s *segment.Proc) trace.ProcDoubt {
 		Lost: s.Lost.Load(), SignalsForeign: s.SignalsForeign.Load(), SignalsStray: s.SignalsStray.Load(),
 		WalksRefused: s.WalksRefused.Load(), AllocTableFull: s.AllocTableFull.Load(),
 		HooksUnresolved: s.HooksUnresolved.Load(), BootAllocs: s.BootAllocs.Load(), ModulesLost: uint64(s.ModulesLost.Load()),
+		SmallStacks:    s.SmallStacks.Load(),
 		SyncOnly:       flags&segment.ProcFlagSyncOnly != 0,
 		MutexOpaque:    flags&segment.ProcFlagMutexOpaque != 0,
 		HandlerChained: flags&segment.ProcFlagHandlerChained != 0,

@@ -44,7 +44,7 @@ var mutants = []mutant{
 		"hb_store_release(&hb.slot->gate, 0u)",
 		[]string{"-F", "10000", "--signal", "rtmin+3"}, "execstorm", []string{"300", "1000000"}, 13},
 	{"own-signal-not-handed-on", "sampler/handler.h",
-		"if (!hb_load_acquire(&hb.app_action_set) || h == HB_SIG_DFL || h == HB_SIG_IGN) return;",
+		"((void (*)(int, void *, void *))app.handler)(sig, info, uc);",
 		"return;",
 		[]string{"-F", "10000"}, "sigurg", nil, 0},
 }

@@ -243,6 +243,7 @@ func (f *facts) unseen() []string {
 		sum.AllocTableFull += d.AllocTableFull
 		sum.ModulesLost += d.ModulesLost
 		sum.HooksUnresolved += d.HooksUnresolved
+		sum.SmallStacks += d.SmallStacks
 	}
 	var reasons []string
 	for r := range why {
@@ -261,6 +262,9 @@ func (f *facts) unseen() []string {
 	}
 	if asked > 0 {
 		c = append(c, number.Plural(uint64(asked), "process")+" with a handler of its own for the sampling signal: sampled at hooked calls instead, so its CPU samples are biased towards them")
+	}
+	if sum.SmallStacks > 0 {
+		c = append(c, number.Plural(sum.SmallStacks, "alternate signal stack")+" too small for the sampling signal: their threads are sampled at their calls only")
 	}
 	if opaque > 0 {
 		c = append(c, number.Plural(uint64(opaque), "process")+" whose mutexes have an unknown layout")

@@ -1,5 +1,5 @@
-/* jumpwait: siglongjmp out of waits; afterwards nobody waits for those objects, and whoever lets go of them has nothing to
- * say. Before the end a handler jumps inside itself, which leaves the wait that it interrupted alone. */
+/* jumpwait: siglongjmp out of waits; afterwards nobody waits for those objects, and whoever lets go of them has
+ * nothing to say. Before the end a handler jumps inside itself, which leaves the wait that it interrupted alone. */
 #include "check.h"
 #include <linux/futex.h>
 #include <semaphore.h>

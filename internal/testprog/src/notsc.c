@@ -1,5 +1,6 @@
-/* notsc.c: processes that take the cycle counter from one of their threads. They ask no clock themselves, for the vDSO's would
- * read it. With the argument exec also from the program that they execute, which glibc's loader does not survive. */
+/* notsc.c: processes that take the cycle counter from one of their threads. They ask no clock themselves, for the
+ * vDSO's would read it. With the argument exec also from the program that they execute, which glibc's loader does not
+ * survive. */
 #include "check.h"
 #include <poll.h>
 #include <semaphore.h>

@@ -1,5 +1,6 @@
-/* tsync.c: processes whose threads compute, allocate, lock and wait while one of them confines all at once, by a filter that
- * kills whoever makes another call than these threads do. The signal's return is not among those: nobody sends them one. */
+/* tsync.c: processes whose threads compute, allocate, lock and wait while one of them confines all at once, by a
+ * filter that kills whoever makes another call than these threads do. The signal's return is not among those: nobody
+ * sends them one. */
 #include "check.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
