@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	maxMiniBytes = 256 << 20 // uncompressed
-	maxMiniDict  = 64 << 20  // xz -9
+	maxMiniBytes = 64 << 20 // uncompressed: a symbol table of a million functions
+	maxMiniDict  = 64 << 20 // xz -9
 	xzMagic      = "\xfd7zXZ\x00"
 )
 
@@ -47,13 +47,13 @@ func unxz(b []byte, limit int) ([]byte, error) {
 		return nil, errors.New("no xz stream")
 	}
 	check := b[7]
-	var out bytes.Buffer
+	out := growing{limit: limit + 1}
 	for at := 12; ; {
 		if at >= len(b) {
 			return nil, io.ErrUnexpectedEOF
 		}
 		if b[at] == 0 { // the index: no more blocks
-			return out.Bytes(), nil
+			return out.b, nil
 		}
 		size := (int(b[at]) + 1) * 4
 		if size > len(b)-at {
@@ -85,11 +85,11 @@ func unxz(b []byte, limit int) ([]byte, error) {
 		if h != nil {
 			to = io.MultiWriter(&out, h)
 		}
-		_, err = io.Copy(to, io.LimitReader(r, int64(limit-out.Len())+1))
+		_, err = io.Copy(to, io.LimitReader(r, int64(limit-len(out.b))+1))
 		if err != nil {
 			return nil, err
 		}
-		if out.Len() > limit {
+		if len(out.b) > limit {
 			return nil, fmt.Errorf("expands to more than %d MiB", limit>>20)
 		}
 		at = (len(b) - src.Len() + 3) &^ 3
@@ -107,6 +107,22 @@ func unxz(b []byte, limit int) ([]byte, error) {
 		}
 		at += len(sum)
 	}
+}
+
+// growing is a buffer that grows by a quarter, where bytes.Buffer doubles: an xz bomb takes little more than the limit.
+type growing struct {
+	b     []byte
+	limit int
+}
+
+func (g *growing) Write(p []byte) (int, error) {
+	if need := len(g.b) + len(p); need > cap(g.b) {
+		b := make([]byte, len(g.b), min(max(need, len(g.b)+len(g.b)/4, 64<<10), max(need, g.limit)))
+		copy(b, g.b)
+		g.b = b
+	}
+	g.b = append(g.b, p...)
+	return len(p), nil
 }
 
 // xzDictionary returns the size of the dictionary that a block header asks for. The block has to be LZMA2 alone.

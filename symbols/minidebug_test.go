@@ -4,9 +4,12 @@ package symbols
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -79,6 +82,36 @@ func TestMiniDebugInfoDamaged(t *testing.T) {
 	r := open(t, Options{DebugDirs: []string{}}, mini)
 	r.Resolve(1, []uint64{0x1000})
 	checkNotes(t, r, ".gnu_debugdata")
+}
+
+// A few KB that expand to more than the limit take little more memory than the limit.
+func TestUnxzBomb(t *testing.T) {
+	cmd := exec.Command("xz", "-9", "-c")
+	cmd.Stdin = io.LimitReader(zeros{}, maxMiniBytes+1<<20)
+	bomb, err := cmd.Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("needs xz")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = unxz(bomb, maxMiniBytes)
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "expands to more") {
+		t.Errorf("%d bytes that expand to %d: %v", len(bomb), maxMiniBytes+1<<20, err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 8*maxMiniBytes {
+		t.Errorf("%d MiB were allocated for a limit of %d", took>>20, maxMiniBytes>>20)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 func FuzzUnxz(f *testing.F) {
