@@ -68,11 +68,14 @@ func (f *facts) brief() []doubtLine {
 		what string
 	}{
 		{d.Cut, "of stacks cut"}, {d.Guessed, "of stacks with estimated frames"}, {d.Omitted, "of stacks with frames omitted"},
-		{d.Unsymbolised, "of stacks without a symbol"}, {d.NoStack, "of samples without a stack"},
+		{d.NoStack, "of samples without a stack"},
 	} {
 		if float64(x.n) > someDoubt*float64(d.Stacks) {
 			c = append(c, number.Percent(float64(x.n), float64(d.Stacks))+" "+x.what)
 		}
+	}
+	if cpu, unnamed := f.weights.Total[weigh.CPU], f.unnamedCPU(); float64(unnamed) > someDoubt*float64(cpu) {
+		c = append(c, number.Percent(float64(unnamed), float64(cpu))+" of CPU time in functions without a symbol")
 	}
 	if cpu := f.weights.Total[weigh.CPU]; float64(d.LateCPU) > someLate*float64(cpu) {
 		c = append(c, number.Percent(float64(d.LateCPU), float64(cpu))+" of CPU time "+lateText)
@@ -87,6 +90,16 @@ func (f *facts) brief() []doubtLine {
 		}
 	}
 	return out
+}
+
+// unnamedCPU is the CPU time of functions that have no name.
+func (f *facts) unnamedCPU() (ns int64) {
+	for _, s := range f.byFunction(weigh.CPU) {
+		if !s.symbolised {
+			ns += s.self
+		}
+	}
+	return ns
 }
 
 // lateText says what became of CPU time that no sample fell into.
@@ -113,6 +126,9 @@ func (f *facts) doubts() []doubtLine {
 		share(d.Omitted, "with frames omitted")
 		share(d.Unsymbolised, "without a symbol")
 		share(d.NoStack, "without a stack")
+		if cpu, unnamed := f.weights.Total[weigh.CPU], f.unnamedCPU(); unnamed > 0 {
+			c = append(c, number.Percent(float64(unnamed), float64(cpu))+" of CPU time in functions without a symbol")
+		}
 		if cpu := f.weights.Total[weigh.CPU]; d.LateCPU > 0 && cpu > 0 {
 			c = append(c, number.Percent(float64(d.LateCPU), float64(cpu))+" of CPU time "+lateText)
 		}
