@@ -7,7 +7,7 @@ FUZZ_FOR   ?= 10s
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check generate bench fuzz stress
+.PHONY: help build demo test check generate bench fuzz stress torture
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 18
@@ -40,3 +40,6 @@ fuzz: ## run every fuzz target for FUZZ_FOR (10s)
 stress: ## run the TestStress… tests for STRESS_FOR (2m), and all under the race detector if there is a C compiler
 	HBTRACE_STRESS=$(STRESS_FOR) $(GO) test -count=1 -timeout=2h -run Stress ./...
 	@scripts/race.sh
+
+torture: ## run stress-ng's stressors bare and recorded, and compare; some 15 minutes
+	@scripts/torture.sh
