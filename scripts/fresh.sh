@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-generated() { find . -name '.?*' -prune -o \( -name 'z*.go' -o -name '*_linux_*.so' -o -name 'z*.o' -o -name 'zpage.js' \) -type f -print | sort; }
+generated() { find . -name '.?*' -prune -o \( -name 'z*.go' -o -name '*_linux_*.so' -o -name '*_linux_*.elf' -o -name 'z*.o' -o -name 'zpage.js' \) -type f -print | sort; }
 made_by() { grep -aoE 'GCC: \([^)]*\) [0-9][0-9.]*' "$1" | sort -u; }
 
 before=$(mktemp -d)
@@ -25,7 +25,7 @@ agent=agent/hbagent_linux_amd64.so
 packages=$(go list -f '{{.ImportPath}}' ./...)
 if [ -f "$agent" ] && [ "$(made_by "$agent")" != "$here" ]; then
   echo "fresh: the agent was made by $(made_by "$agent"), this is $here: not compiled anew; go test checks its sources' hash"
-  packages=$(printf '%s\n' "$packages" | grep -v '/agent$')
+  packages=$(printf '%s\n' "$packages" | grep -v -e '/agent$' -e '/goruntime$')
 fi
 # The kernel program likewise: clang's version is noted next to it.
 clang_here=$(clang --version 2>/dev/null | head -n 1 || true)
