@@ -18,6 +18,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hbtrace/hbtrace/goruntime"
 )
 
 // Program is what was found out about a program file.
@@ -208,6 +210,9 @@ func (p *Program) lookLinking(f *findings, file *elf.File) {
 	} else if interp == "" && isLoader(file) {
 		p.Static = true // itself; what it loads is not known here
 		f.add(Note, "linking", "ask about that program: hbtrace doctor ./app", "a loader: it loads the agent with the program that it is given")
+	} else if interp == "" && p.recordsGo() {
+		p.Static = true
+		f.add(OK, "linking", "", "static")
 	} else if interp == "" {
 		p.Static = true
 		f.add(Fail, "linking", "link it dynamically; to record only the programs that it starts, put env before it",
@@ -256,15 +261,24 @@ func lookPrivilege(f *findings, path string, who identity) {
 	}
 }
 
+// recordsGo says whether run records the program's goroutines.
+func (p *Program) recordsGo() bool {
+	g, err := goruntime.Open(p.file)
+	return err == nil && g.Static
+}
+
 func (p *Program) lookGo(f *findings, path string) {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
 		return
 	}
 	p.Go = info.GoVersion
+	if p.recordsGo() {
+		f.add(OK, "Go", "", "%s: run records its goroutines, what they wait for and their CPU time; not allocations (docs/go.md)", info.GoVersion)
+		return
+	}
 	if p.Static {
-		f.add(Note, "Go", "use runtime/pprof and runtime/trace",
-			"%s: linked dynamically (with cgo) only its C side could be recorded: Go makes its system calls itself", info.GoVersion)
+		f.add(Note, "Go", goruntime.Versions+" can be recorded, on x86-64; otherwise use runtime/pprof and runtime/trace", "%s", info.GoVersion)
 		return
 	}
 	f.add(Warn, "Go", "for the Go side use runtime/pprof and runtime/trace as well",

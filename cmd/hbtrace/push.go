@@ -58,6 +58,9 @@ It stops when the recording ends, on Ctrl-C, or when its standard input ends (--
 		if f.to == "" {
 			return errors.New("push: name the receiver: hbtrace push --to otlp://HOST:4317")
 		}
+		if err := f.check(); err != nil {
+			return err
+		}
 		s, err := findSession(strings.Join(args, ""), true)
 		if err != nil {
 			return err
@@ -87,9 +90,6 @@ func (f *pushFlags) check() error {
 
 // push runs until the session ends, ending is closed, or a signal comes.
 func (f *pushFlags) push(cmd *cobra.Command, s flight.Session, ending <-chan struct{}) error {
-	if err := f.check(); err != nil {
-		return err
-	}
 	target, err := push.ParseTarget(f.to)
 	if err != nil {
 		return err

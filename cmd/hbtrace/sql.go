@@ -25,7 +25,12 @@ hbtrace export --parquet (docs/reference/tables.md): events, waits, profile, edg
 threads, processes, recordings. A FILE is a recording, or a directory that export --parquet has written.`,
 		Example: `  hbtrace sql hbtrace.hbt "select object_name, sum(total_ns)/1e9 as s from edges where lock group by 1 order by 2 desc"
   hbtrace sql fleet/ "select host, count(*) from recordings group by 1"`,
-		Args: cobra.MinimumNArgs(2),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return errors.New("sql: name a recording and a query: hbtrace sql hbtrace.hbt 'select * from recordings'")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return query(cmd, args[:len(args)-1], args[len(args)-1], asJSON)
 		},
