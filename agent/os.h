@@ -169,7 +169,7 @@ struct hb_timespec {
 /* ---- clocks ---- */
 static int (*hb_vdso_clock)(int, struct hb_timespec *); /* set once at attach; NULL: system call */
 static uint64_t hb_cycles_mult; /* 0: hb_stamp() is nanoseconds */
-static uint32_t hb_counter_off; /* 1: whoever reads the cycle counter is killed */
+static uint32_t hb_counter_off __attribute__((unused)); /* 1: reading the cycle counter kills the thread */
 
 /* CLOCK_MONOTONIC in ns. signal-safe */
 static uint64_t hb_now_ns(void) {

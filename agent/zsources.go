@@ -57,7 +57,7 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "48a2ff392e494332149e687c6a2867b52e27486c1e18d8757b6fbde48cb8b097",
+	sourcesSHA256: "16a8e67c0d878b4e97e60e884fffb239e0a6075b380d6e9c25d4dd6b75ca9b6a",
 	objectsSHA256: map[string]string{
 		"agent/hbagent_linux_amd64.so":    "5d027949ce079713a0fe5394d43e170f1e24eb39d00158a1281d36e0bca5ba56",
 		"agent/hbattached_linux_amd64.so": "66e0bee6a07963ba701cbe159a6fb2051b7b52bacb42554b94f9996b9b2963a3",

@@ -53,7 +53,7 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "240a782b6e704c737918a1ae409162a370af937107aa3d90c17447abfc87eb4f",
+	sourcesSHA256: "310be36b05308ee3ca00e7533eb53077d963a568add71882fd7900881ca5637d",
 	objectsSHA256: map[string]string{
 		"agent/hbagent_linux_arm64.so": "6d5cec6e3c6ae9392a89f7056632da24f603c975433abda5754db87b743b0708",
 	},

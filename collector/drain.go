@@ -339,7 +339,7 @@ func (s *session) housekeeping(begun time.Time) {
 
 func (s *session) progress(begun time.Time) Progress {
 	return Progress{
-		Elapsed: time.Since(begun), Events: s.produced, FileBytes: s.written(), Lost: s.asm.Stats().Lost,
+		Elapsed: time.Since(begun), Events: s.produced, FileBytes: s.written(), Lost: s.lost(),
 		Processes: len(s.processes), Threads: len(s.threads), Saving: s.finishing,
 	}
 }

@@ -131,7 +131,7 @@ func (s *session) account(samplerCPU time.Duration, ended bool, left int) {
 	}
 	st := &s.stats
 	st.Records, st.RecordBytes = ring.Records, ring.Bytes
-	st.Lost = max(lost, asm.Lost)
+	st.Lost = max(lost, s.lost())
 	st.Samples += asm.Entered
 	st.Gaps, st.Broken = asm.Gaps, asm.Broken+ring.Broken
 	if s.keep != nil {

@@ -114,7 +114,7 @@ func (k *keeping) complete() {
 func (k *keeping) status() flight.Status {
 	s := k.s
 	st := flight.Status{
-		Held: k.w.Held(), Lost: s.asm.Stats().Lost, EventsPerSecond: k.rate, Processes: s.alive(), Now: segment.Now(),
+		Held: k.w.Held(), Lost: s.lost(), EventsPerSecond: k.rate, Processes: s.alive(), Now: segment.Now(),
 		Triggers: k.fire.engine.List(), Dumps: k.fire.paths(),
 	}
 	if err := k.w.Err(); err != nil {
@@ -137,7 +137,7 @@ func (k *keeping) keyframe() {
 		func(t *trace.Thread) { k.counted = append(k.counted, *t) },
 		func(e *trace.Event) { k.open = append(k.open, *e) },
 	)
-	k.w.Keyframe(flight.State{Time: now, Lost: k.s.asm.Stats().Lost, Threads: k.counted, Open: k.open})
+	k.w.Keyframe(flight.State{Time: now, Lost: k.s.lost(), Threads: k.counted, Open: k.open})
 	k.lastKey = time.Now()
 }
 
@@ -179,7 +179,7 @@ func (k *keeping) event(e *trace.Event) {
 // are there until close.
 func (k *keeping) end(known bool) {
 	k.w.PutMeta(&k.s.meta)
-	k.w.Keyframe(flight.State{Time: k.s.meta.EndNs, Lost: k.s.asm.Stats().Lost})
+	k.w.Keyframe(flight.State{Time: k.s.meta.EndNs, Lost: k.s.lost()})
 	k.held = k.w.Held()
 	k.fire.ended(&k.s.meta, known)
 }
@@ -240,4 +240,10 @@ func (s *session) written() uint64 {
 		return 0
 	}
 	return uint64(max(s.out.Size(), 0))
+}
+
+// lost is how many records are known to be lost so far.
+func (s *session) lost() uint64 {
+	st := s.asm.Stats()
+	return max(st.Lost, st.ThreadsLost)
 }

@@ -55,7 +55,7 @@ func (s *session) snapshot() *live.Snapshot {
 	s.pass()
 	out := &live.Snapshot{
 		Version: live.Version, Recorder: os.Getpid(), Output: s.opt.Output, Command: s.opt.Command, Start: s.meta.StartNs,
-		Lost: s.asm.Stats().Lost,
+		Lost: s.lost(),
 	}
 	if path, err := filepath.Abs(out.Output); err == nil {
 		out.Output = path

@@ -69,6 +69,7 @@ type Stats struct {
 	Broken        uint64 // of them, made no sense
 	Late          uint64 // of them, came after they had been declared lost
 	Gaps, Lost    uint64 // gaps in threads' numbers, and the records missing there
+	ThreadsLost   uint64 // sum of all threads' lost records: what a thread counted itself, or what is missing of it, whichever is more
 	SkippedStacks uint64 // stacks that built on one that was lost
 	Events        uint64 // delivered, after merging
 	Entered       uint64 // samples at the entry of a call that became part of the call's interval
@@ -242,12 +243,18 @@ func (a *Assembler) next(t *thread, rec []byte) {
 	}
 }
 
+// setLost sets a thread's lost records, and keeps their sum.
+func (a *Assembler) setLost(m *trace.Thread, n uint64) {
+	a.stats.ThreadsLost += n - m.Lost
+	m.Lost = n
+}
+
 // lost reports a gap of n records before time.
 func (a *Assembler) lost(t *thread, time trace.Ns, n uint32) {
 	a.stats.Gaps++
 	a.stats.Lost += uint64(n)
 	t.lost += uint64(n)
-	t.meta.Lost = max(t.meta.Lost, t.lost)
+	a.setLost(&t.meta, max(t.meta.Lost, t.lost))
 	a.touch(t)
 	t.whole = false
 	a.emit(t, &trace.Event{Kind: trace.KindLost, Flags: trace.FlagNoStack, Time: time, Start: time, Count: n})

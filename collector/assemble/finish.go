@@ -131,6 +131,7 @@ func (a *Assembler) readSlot(t *thread) {
 		t.cpuSeen = max(t.cpuSeen, st.cpu)
 	}
 	old := t.meta
+	a.setLost(&t.meta, m.Lost)
 	t.meta = m
 	t.setCPU()
 	if t.meta != old {
