@@ -147,6 +147,10 @@ func (s *server) serve(c *net.UnixConn) (a attachment, err error) {
 		return a, err
 	}
 	a.cmdline, a.exe = describe(a.id.pid)
+	if otherClock(a.id.pid) {
+		a.id.close()
+		return a, fmt.Errorf("process %d is in another time namespace, where clocks show other times, and is not recorded: %s", a.id.pid, a.exe)
+	}
 	defer func() {
 		if err != nil {
 			a.id.close()
@@ -267,4 +271,15 @@ func arguments(b []byte) []string {
 		out = append(out, string(bytes.ToValidUTF8(a, []byte("\uFFFD"))))
 	}
 	return out
+}
+
+// otherClock says whether a process's CLOCK_MONOTONIC may differ from the recorder's (time_namespaces(7)). Where that cannot be
+// read it does not: an unprivileged process cannot make such a namespace.
+func otherClock(pid int) bool {
+	own, err := os.Readlink("/proc/self/ns/time")
+	if err != nil {
+		return false
+	}
+	its, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/time", pid))
+	return err == nil && its != own
 }

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hbtrace/hbtrace/segment"
 	"github.com/hbtrace/hbtrace/trace"
@@ -196,9 +197,10 @@ func (a *Assembler) fromProcSlot(p *process, i int) {
 		p.meta.PID, p.hostPID = int(host), true
 	}
 	p.meta.Exe = clean(exe[:])
-	if start < 1<<62 {
-		p.meta.Start = trace.Ns(start)
+	if start > a.horizon { // its clock is another one, or it writes what it likes
+		start = a.horizon - uint64(time.Minute)
 	}
+	p.meta.Start = trace.Ns(start)
 	if flags&segment.ProcFlagForked != 0 && parent != p.uid {
 		a.forkedFrom(p, parent)
 	}

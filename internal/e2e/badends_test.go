@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -291,4 +292,21 @@ func TestDamagedRecording(t *testing.T) {
 		report(fmt.Sprintf("flipped at %d/12", i), flipped, false)
 	}
 	report("cut by a few bytes", good[:len(good)-5], true)
+}
+
+// A program whose clocks show other times than the recorder's is not recorded: that is said, and why.
+func TestTimeNamespace(t *testing.T) {
+	if err := exec.Command("unshare", "--time", "--monotonic", "1000", "--fork", "true").Run(); err != nil {
+		t.Skipf("needs the right to make a time namespace: %v", err)
+	}
+	unshare := testprog.LookPath(t, "unshare", "util-linux")
+	s := start(t, testprog.Command{Args: []string{unshare, "--time", "--monotonic", "1000", "--fork", demo(t), "1"}})
+	res := s.finish(t)
+	if res.Status() != 0 || !bytes.HasPrefix(res.Stdout, []byte("served ")) {
+		t.Errorf("the program does not run as it should: %v", res)
+	}
+	r := s.openTrace(t)
+	if !slices.ContainsFunc(r.Stats().Notes, func(n string) bool { return strings.Contains(n, "another time namespace") }) {
+		t.Errorf("no note says so: %q", r.Stats().Notes)
+	}
 }
