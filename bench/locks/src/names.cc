@@ -30,7 +30,7 @@ int main() {
   std::vector<std::thread> threads;
   for (int k = 0; k < 4; k++)
     threads.emplace_back([&, k] {
-      for (int i = 0; i < 60; i++) (i + k) % 2 ? cache->get() : cache->put();
+      for (int i = 0; i < 60; i++) (i + k) % 16 != 15 ? cache->get() : cache->put();
     });
   for (auto &t : threads) t.join();
 }

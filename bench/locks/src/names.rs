@@ -29,7 +29,7 @@ fn main() {
             let cache = cache.clone();
             thread::spawn(move || {
                 for i in 0..60 {
-                    if (i + k) % 2 == 0 {
+                    if (i + k) % 16 != 15 {
                         cache_get(&cache)
                     } else {
                         cache_put(&cache)
