@@ -15,23 +15,6 @@ import (
 // Supported says whether Go programs can be recorded on this architecture.
 const Supported = true
 
-// Session is what the mapped code is to write to.
-type Session struct {
-	Segment             *segment.Segment
-	ProcSlot            int
-	ThreadSlot          int // stands for the runtime: writes what belongs to no goroutine
-	ProcUID, RuntimeUID uint32
-	Table               *Table
-	CPU                 bool // the program may be sent sampling signals
-}
-
-// Started is a program that runs.
-type Started struct {
-	PID int
-	// Refused says why nothing of its runtime was changed; nil: its goroutines are recorded.
-	Refused error
-}
-
 // Launch starts a Go program by start, which is given the attributes that it is to be started with, and hooks its runtime
 // before its first instruction that is not the runtime's. join is called when the process exists and nothing of it has been
 // changed: it gives the process its place in the session. The error is that of start: then there is no process. Whatever

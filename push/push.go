@@ -29,10 +29,9 @@ type Options struct {
 	Session flight.Session
 	Every   time.Duration
 	Service string
-	NoNames bool                  // send build ids and addresses only
-	Spool   int64                 // bytes
-	Say     func(line string)     // what goes wrong, one line each time that it changes
-	Done    func(context.Context) // for tests: a request was taken; nil
+	NoNames bool              // send build ids and addresses only
+	Spool   int64             // bytes
+	Say     func(line string) // what goes wrong, one line each time that it changes
 }
 
 // Counts are what became of it.
@@ -238,9 +237,6 @@ func (p *Pusher) sendAll(ctx context.Context) {
 			p.settle(func() { p.counts.Sent++ })
 			p.say("")
 			pause = firstPause
-			if p.o.Done != nil {
-				p.o.Done(ctx)
-			}
 			continue
 		case errors.As(err, &no):
 			p.settle(func() { p.counts.Dropped++ })
