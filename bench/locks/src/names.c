@@ -41,6 +41,7 @@ static void *work(void *arg) {
       cache_get();
     else
       cache_put();
+    usleep(100); /* less than the lock is held: a thread that comes back finds it taken and waits */
   }
   return NULL;
 }

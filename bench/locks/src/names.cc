@@ -30,7 +30,10 @@ int main() {
   std::vector<std::thread> threads;
   for (int k = 0; k < 4; k++)
     threads.emplace_back([&, k] {
-      for (int i = 0; i < 60; i++) (i + k) % 16 != 15 ? cache->get() : cache->put();
+      for (int i = 0; i < 60; i++) {
+        (i + k) % 16 != 15 ? cache->get() : cache->put();
+        std::this_thread::sleep_for(std::chrono::microseconds(100));  // as names.c
+      }
     });
   for (auto &t : threads) t.join();
 }

@@ -34,6 +34,7 @@ fn main() {
                     } else {
                         cache_put(&cache)
                     }
+                    thread::sleep(Duration::from_micros(100)); // as names.c
                 }
             })
         })
