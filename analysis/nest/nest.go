@@ -17,11 +17,12 @@ import (
 // Step is one event of a thread, or the beginning or end of an interval.
 type Step struct {
 	Phase      Phase
-	Tag        uint64       // what was given to Add with the event
-	Event      *trace.Event // as stored, but for Same and FlagSameCall: they compare with the stack of the step before
-	Start, End trace.Ns     // Event.Start and Event.Time in an order that contradicts no other step of the thread
-	Clipped    bool         // Start and End are not those of the event, which overlaps what happened before it
-	Own        bool         // inside an interval that its stack does not show: a signal handler on a stack of its own
+	Tag        uint64        // what was given to Add with the event
+	Event      *trace.Event  // as stored, but for Same and FlagSameCall: they compare with the stack of the step before
+	Start, End trace.Ns      // Event.Start and Event.Time in an order that contradicts no other step of the thread
+	Clipped    bool          // Start and End are not those of the event, which overlaps what happened before it
+	Own        bool          // inside an interval that its stack does not show: a signal handler on a stack of its own
+	Last       trace.StackID // of a KindThreadExit: the valid stack that was stored last of the thread; 0 none
 }
 
 // Phase tells the beginning of an interval from its end.
@@ -51,14 +52,14 @@ const (
 // Nest orders the events of one recording. It is not safe for concurrent use.
 type Nest struct {
 	stacks Stacks
-	to     func(*Step) error
+	to     []func(*Step) error
 	held   map[trace.ThreadID]*queue
 	recent [256]*queue // by id: threads take turns, and a map is slow for every event
 	free   []*queue
 }
 
-// New makes a Nest that gives its steps to a function. A Step and its Event are valid during that call only.
-func New(stacks Stacks, to func(*Step) error) *Nest {
+// New makes a Nest that gives each step to functions, in turn. A Step and its Event are valid during that call only.
+func New(stacks Stacks, to ...func(*Step) error) *Nest {
 	return &Nest{stacks: stacks, to: to, held: map[trace.ThreadID]*queue{}}
 }
 
@@ -66,9 +67,10 @@ func New(stacks Stacks, to func(*Step) error) *Nest {
 type queue struct {
 	id    trace.ThreadID
 	list  []entry
-	head  int      // what was given away of list
-	given trace.Ns // end of what was given away
-	end   trace.Ns // end of everything
+	head  int           // what was given away of list
+	last  trace.StackID // that was stored last
+	given trace.Ns      // end of what was given away
+	end   trace.Ns      // end of everything
 }
 
 type entry struct {
@@ -85,9 +87,12 @@ func (x *entry) interval() bool { return x.e.Kind == trace.KindWait || x.e.Kind 
 // Add takes the next stored event, and a number that its steps carry. It keeps no reference to the event.
 func (n *Nest) Add(e *trace.Event, tag uint64) error {
 	if e.Kind.Beside() { // out of the order of the thread's own events, and not held
-		return n.to(&Step{Event: e, Tag: tag, Start: min(e.Start, e.Time), End: e.Time})
+		return n.step(&Step{Event: e, Tag: tag, Start: min(e.Start, e.Time), End: e.Time})
 	}
 	q := n.queue(e.Thread)
+	if e.Stack != 0 && n.stacks.Valid(e.Stack) {
+		q.last = e.Stack
+	}
 	switch e.Kind {
 	case trace.KindThreadStart, trace.KindThreadExit, trace.KindLost:
 		if err := n.give(q, 0); err != nil {
@@ -97,7 +102,7 @@ func (n *Nest) Add(e *trace.Event, tag uint64) error {
 		if e.Kind == trace.KindThreadExit {
 			n.forget(q)
 		}
-		return n.to(&Step{Event: e, Tag: tag, Start: e.Time, End: e.Time})
+		return n.step(&Step{Event: e, Tag: tag, Start: e.Time, End: e.Time, Last: q.last})
 	}
 	x := entry{e: *e, tag: tag, start: e.Start, end: e.Time}
 	if x.start == 0 || x.start > x.end {
@@ -116,6 +121,15 @@ func (n *Nest) Add(e *trace.Event, tag uint64) error {
 	q.end = max(q.end, x.end)
 	if most := n.most(); len(q.list)-q.head > most {
 		return n.give(q, most/2)
+	}
+	return nil
+}
+
+func (n *Nest) step(s *Step) error {
+	for _, to := range n.to {
+		if err := to(s); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -304,14 +318,14 @@ func (n *Nest) steps(list []entry) error {
 		x := &list[i]
 		s := Step{Event: &x.e, Tag: x.tag, Start: x.start, End: x.end, Clipped: x.clipped, Own: x.own}
 		if !x.interval() {
-			if err := n.to(&s); err != nil {
+			if err := n.step(&s); err != nil {
 				return err
 			}
 			i++
 			continue
 		}
 		s.Phase = Enter
-		if err := n.to(&s); err != nil {
+		if err := n.step(&s); err != nil {
 			return err
 		}
 		next := i + 1 + x.inside
@@ -319,7 +333,7 @@ func (n *Nest) steps(list []entry) error {
 			return err
 		}
 		s.Phase = Leave
-		if err := n.to(&s); err != nil {
+		if err := n.step(&s); err != nil {
 			return err
 		}
 		i = next

@@ -99,8 +99,9 @@ type Builder struct {
 
 const defaultTickNs = 1_000_000
 
-// New makes a Builder that reports to sink. tab may be shared with others that run in the same goroutine.
-func New(src trace.Source, tab *frames.Table, sink Sink) *Builder {
+// New makes a Builder that reports to sink. tab may be shared with others that run in the same goroutine. The functions
+// get the same steps of the events as the Builder does, after it.
+func New(src trace.Source, tab *frames.Table, sink Sink, also ...func(*nest.Step) error) *Builder {
 	tick := src.Meta().TickNs
 	if tick <= 0 {
 		tick = defaultTickNs
@@ -112,7 +113,7 @@ func New(src trace.Source, tab *frames.Table, sink Sink) *Builder {
 		src: src, tab: tab, sink: sink, closeNs: trace.Ns(2 * tick),
 		live: map[trace.ThreadID]*thread{}, done: map[trace.ThreadID]Coverage{},
 	}
-	b.nest = nest.New(tab, b.step)
+	b.nest = nest.New(tab, append([]func(*nest.Step) error{b.step}, also...)...)
 	return b
 }
 

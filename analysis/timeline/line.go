@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/hbtrace/hbtrace/analysis/nest"
 	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
 )
@@ -15,46 +16,44 @@ type line struct {
 	id      trace.ThreadID
 	proc    trace.ProcID
 	routine trace.Addr
-	last    trace.StackID // the latest that was seen
 
 	until   trace.Ns  // end of what was seen
 	seen    trace.Ns  // latest sample that counted no time
-	held    []sample  // may lie in an interval that has not been added yet
+	in      []Segment // intervals that have begun and not ended, outermost first: where, and what their segments have in common
 	pending []segment // since the latest sample that counted time, in order
 	settled []segment // between the two samples before that: what is still free was spent off the CPU, unless the next one says it ran
-	offs    []segment // since the latest sample: time off the CPU by the kernel's word, in order of ends
+	offs    []off     // time off the CPU by the kernel's word that pending does not show, in order of ends
 }
 
 // segment is one that may still change.
 type segment struct {
 	Segment
-	free bool // no interval covers it: the next sample says how much of it ran
+	free   bool // no interval covers it: the next sample says how much of it ran
+	inside int  // how many intervals that have not ended cover it: samples inside all of them may say that some of it ran
 }
 
-// sample is CPU time, in ns, that was counted by the time at.
-type sample struct {
-	at   trace.Ns
-	cpu  int64
-	site trace.Site
-	work uint32
-}
+// off is time off the CPU, of which the thread could have run from could on.
+type off struct{ from, could, to trace.Ns }
 
 // Bounds of what is kept of a thread until the next sample. Of more than maxPending segments the oldest free time is in no
-// segment; more than maxHeld samples do not lie in one interval.
+// segment; of more than maxOffs times off the CPU the oldest are as if the kernel had not told.
 const (
 	maxPending = 4096
-	maxHeld    = 16
+	maxOffs    = 8192
 )
 
-// pass says that no interval covers the time up to at.
+// pass says that nothing but the intervals that have begun covers the time up to at.
 func (l *line) pass(b *Builder, at trace.Ns) {
-	if at > l.until {
-		l.pend(b, segment{Segment{From: l.until, To: at}, true})
-		l.until = at
+	if at <= l.until {
+		return
 	}
-}
-
-func (l *line) pend(b *Builder, s segment) {
+	s := segment{Segment: Segment{From: l.until, To: at}, free: true}
+	if n := len(l.in); n > 0 {
+		x := l.in[n-1]
+		x.From, x.To = l.until, at
+		s = segment{Segment: x, inside: n}
+	}
+	l.until = at
 	if len(l.pending) >= maxPending {
 		l.settle(b)
 		for i := range l.pending[:maxPending/2] {
@@ -65,57 +64,60 @@ func (l *line) pend(b *Builder, s segment) {
 	l.pending = append(l.pending, s)
 }
 
-// sample takes CPU time. An interval that began before the sample may still be to come, because intervals are added when
-// they end (a sample is taken where a thread comes out of a call): it waits until the thread's next interval, or maxHeld
-// further samples.
-func (b *Builder) sample(l *line, e *trace.Event, site trace.Site) {
-	if len(l.held) == maxHeld {
-		b.release(l, 1, b.to)
+// sample places CPU time.
+func (b *Builder) sample(l *line, s *nest.Step, site trace.Site) {
+	e := s.Event
+	cpu, work := max(0, min(e.CPU, MaxNs)), b.sink.Work(e, site)
+	inside := len(l.in)
+	if inside > 0 && !b.shows(s, l.in[inside-1].Site.Stack) {
+		inside = 0 // it was taken where the thread came out of the call, of work before
 	}
-	l.held = append(l.held, sample{b.at(e.Time), max(0, min(e.CPU, MaxNs)), site, b.sink.Work(e, site)})
-}
-
-// release places the oldest n held samples, those from `before` onwards as if they had been taken then.
-func (b *Builder) release(l *line, n int, before trace.Ns) {
-	for i := range l.held[:n] {
-		s := &l.held[i]
-		at := min(s.at, max(before, l.until))
-		if s.cpu == 0 {
-			// Less than a period was used since the sample before: where, the next one that counts says.
-			l.seen = max(l.seen, at)
-			continue
-		}
-		b.unplaced(l, s, l.ran(b, at, s))
+	at := b.at(s.End)
+	if inside == 0 && len(l.in) > 0 {
+		at = min(at, l.until)
 	}
-	l.held = l.held[:copy(l.held, l.held[n:])]
-}
-
-// ran places a sample's CPU time. It returns what found no place.
-func (l *line) ran(b *Builder, at trace.Ns, s *sample) int64 {
+	if cpu == 0 {
+		// Less than a period was used since the sample before: where, the next one that counts says.
+		l.seen = max(l.seen, at)
+		return
+	}
 	l.pass(b, at)
+	ran := Segment{State: weigh.Running, Site: site, Work: work}
 	l.split()
-	cpu := s.cpu
-	l.pending, cpu = run(l.pending, cpu, s)
-	if before := min(cpu, b.period); before > 0 {
-		cpu -= before
-		l.settled, before = run(l.settled, before, s)
-		cpu += before
+	var rest int64
+	l.pending, rest = run(l.pending, cpu, inside, ran)
+	if before := min(rest, b.period); before > 0 {
+		rest -= before
+		l.settled, before = run(l.settled, before, inside, ran)
+		rest += before
 	}
 	l.settle(b)
 	l.settled, l.pending = l.pending, l.settled
-	return cpu
+	b.unplaced(l, b.at(s.End), rest, site, work)
 }
 
-// run makes the youngest cpu ns of the free time in list running. It returns what there was no room for.
-func run(list []segment, cpu int64, s *sample) ([]segment, int64) {
+// shows says that a sample inside an interval was taken of what ran inside it: a signal handler, on top of the interval's
+// stack or on a stack of its own.
+func (b *Builder) shows(s *nest.Step, interval trace.StackID) bool {
+	const elsewhere = trace.FlagLate | trace.FlagPreempted | trace.FlagSyscallEnd
+	if s.Event.Flags&elsewhere != 0 {
+		return false
+	}
+	return s.Own || b.tab.Depth(b.valid(s.Event.Stack)) > b.tab.Depth(interval)
+}
+
+// run makes the youngest cpu ns of the time in list running that is free, or covered by intervals that the sample lies inside.
+// It returns what there was no room for.
+func run(list []segment, cpu int64, inside int, with Segment) ([]segment, int64) {
 	for i := len(list) - 1; i >= 0 && cpu > 0; i-- {
 		p := &list[i]
-		if !p.free {
+		if !p.free && (p.inside == 0 || p.inside > inside) {
 			continue
 		}
 		n := min(cpu, int64(p.To-p.From))
 		cpu -= n
-		ran := segment{Segment{From: p.To - trace.Ns(n), To: p.To, State: weigh.Running, Site: s.site, Work: s.work}, false}
+		ran := segment{Segment: with}
+		ran.From, ran.To = p.To-trace.Ns(n), p.To
 		if p.To -= trace.Ns(n); p.To > p.From {
 			list = slices.Insert(list, i+1, ran)
 		} else {
@@ -145,15 +147,19 @@ func (l *line) idle(s *segment) *segment {
 	return s
 }
 
-// offCPU takes time off the CPU, of which the thread could have run from `could` on. Where intervals cover it, they say
-// more: it is put only into time that turns out to be free.
-func (l *line) offCPU(start, could, end trace.Ns) {
-	if len(l.offs) == maxPending {
-		l.offs = l.offs[:copy(l.offs, l.offs[maxPending/2:])]
+// offCPU takes time off the CPU by the kernel's word. Where intervals cover it, they say more: it is put only into time
+// that turns out to be free.
+func (l *line) offCPU(b *Builder, e *trace.Event) {
+	could, _ := e.Runnable()
+	if could == 0 {
+		could = e.Time
 	}
-	could = max(start, min(could, end))
-	l.offs = append(l.offs, segment{Segment{From: start, To: could, State: weigh.Off}, false},
-		segment{Segment{From: could, To: end, State: weigh.Ready}, false})
+	if len(l.offs) == maxOffs {
+		l.offs = l.offs[:copy(l.offs, l.offs[maxOffs/2:])]
+	}
+	x := off{from: b.at(e.Start), to: b.at(e.Time)}
+	x.could = max(x.from, min(b.at(could), x.to))
+	l.offs = append(l.offs, x)
 }
 
 // split takes the time off the CPU out of the pending free time.
@@ -161,7 +167,7 @@ func (l *line) split() {
 	if len(l.offs) == 0 {
 		return
 	}
-	slices.SortStableFunc(l.offs, func(a, b segment) int { return cmp.Compare(a.From, b.From) })
+	slices.SortStableFunc(l.offs, func(a, b off) int { return cmp.Compare(a.from, b.from) })
 	var out []segment
 	next := 0
 	for _, p := range l.pending {
@@ -169,32 +175,34 @@ func (l *line) split() {
 			out = append(out, p)
 			continue
 		}
-		for next < len(l.offs) && l.offs[next].To <= p.From {
+		for next < len(l.offs) && l.offs[next].to <= p.From {
 			next++
 		}
 		at := p.From
-		for i := next; i < len(l.offs) && l.offs[i].From < p.To; i++ {
-			o := l.offs[i]
-			o.From, o.To = max(o.From, at), min(o.To, p.To)
-			if o.To <= o.From {
-				continue
+		put := func(from, to trace.Ns, state weigh.State) {
+			if from, to = max(from, at), min(to, p.To); from >= to {
+				return
 			}
-			if o.From > at {
-				out = append(out, segment{Segment{From: at, To: o.From}, true})
+			if from > at {
+				out = append(out, segment{Segment: Segment{From: at, To: from}, free: true})
 			}
-			out = append(out, o)
-			at = o.To
+			out = append(out, segment{Segment: Segment{From: from, To: to, State: state}})
+			at = to
+		}
+		for i := next; i < len(l.offs) && l.offs[i].from < p.To; i++ {
+			put(l.offs[i].from, l.offs[i].could, weigh.Off)
+			put(l.offs[i].could, l.offs[i].to, weigh.Ready)
 		}
 		if at < p.To {
-			out = append(out, segment{Segment{From: at, To: p.To}, true})
+			out = append(out, segment{Segment: Segment{From: at, To: p.To}, free: true})
 		}
 	}
-	l.pending, l.offs = out, l.offs[:0]
+	l.pending = out
+	l.offs = slices.DeleteFunc(l.offs, func(x off) bool { return x.to <= l.until })
 }
 
 // flush gives up waiting for a sample: free time is in no segment, unless a sample said that none of it was used.
 func (b *Builder) flush(l *line) {
-	b.release(l, len(l.held), b.to)
 	l.pass(b, l.seen)
 	l.split()
 	l.settle(b)

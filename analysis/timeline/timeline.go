@@ -1,9 +1,10 @@
 // Package timeline says what each thread of a recording did: segments of its time, in order and without overlap, each in
 // one state at one place of the program. It is the one state machine behind every view that answers that question.
 //
-// A wait or a blocking call is a segment as it was recorded, cut where it overlaps an earlier one. The CPU time of a
-// sample was used since the thread's sample before, outside waits and calls; where in that time is not known. It is put
-// up against the sample, which was due when the time had been used. CPU time that does not fit there, up to one sampling
+// What lies inside a wait or a blocking call is decided by package nest: such an interval is one segment, or several around
+// what a signal handler did inside it. The CPU time of a sample was used since the thread's sample before; where in that
+// time is not known. It is put up against the sample, which was due when the time had been used: outside waits and
+// calls, and inside those whose handlers the sample shows. CPU time that does not fit there, up to one sampling
 // period, may have been used before the previous sample, because samples count whole periods. The rest of the time
 // between two samples was spent off the CPU. Where the kernel's scheduling was recorded ([trace.KindOff]), it says when,
 // and how much of it the thread was ready to run. Time that no sample and no interval accounts for is in no segment.
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/hbtrace/hbtrace/analysis/frames"
+	"github.com/hbtrace/hbtrace/analysis/nest"
 	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
 )
@@ -36,9 +38,10 @@ type Segment struct {
 // Sink takes what a [Builder] finds out. Calls for one thread come in the order of its time. [Discard] implements the
 // methods that return numbers for consumers that need none.
 type Sink interface {
-	// Wait takes a wait or call that has time of its own, [from, to), when it is added. The number comes back in its segment.
+	// Wait takes a wait or call that has time of its own, within [from, to), when it begins. The number comes back in its
+	// segments: those of what lies inside it may come between them.
 	Wait(e *trace.Event, from, to trace.Ns, state weigh.State) uint32
-	// Work takes a sample when it is added. The number comes back with its CPU time.
+	// Work takes a sample. The number comes back with its CPU time.
 	Work(e *trace.Event, site trace.Site) uint32
 	// Segment takes the thread's next segment. The Segment is reused between calls.
 	Segment(id trace.ThreadID, s *Segment) error
@@ -78,6 +81,7 @@ type Builder struct {
 
 	meta     *trace.Meta
 	tab      *frames.Table
+	nest     *nest.Nest
 	tails    *weigh.Tails
 	states   stateCache
 	sink     Sink
@@ -103,6 +107,7 @@ func New(src trace.Source, tab *frames.Table, sink Sink) *Builder {
 		period: int64(time.Second) / int64(max(1, meta.Freq)), starts: map[trace.ThreadID]*trace.Thread{}, many: map[trace.ThreadID]*line{},
 	}
 	b.from, b.to, _ = Window(meta)
+	b.nest = nest.New(tab, b.Step)
 	threads := src.Threads()
 	for i := range threads {
 		b.starts[threads[i].ID] = &threads[i]
@@ -144,32 +149,35 @@ func (b *Builder) put(id trace.ThreadID, l *line) {
 }
 
 // Add takes the recording's next event, and keeps no reference to it. Errors are the sink's.
-func (b *Builder) Add(e *trace.Event) error {
-	if e.Kind == trace.KindUsage || e.Kind == trace.KindHold {
+func (b *Builder) Add(e *trace.Event) error { return b.nest.Add(e, 0) }
+
+// Step takes what a [nest.Nest] makes of the recording's next events: it is called by one, or Add is, and not both.
+func (b *Builder) Step(s *nest.Step) error {
+	e := s.Event
+	switch e.Kind {
+	case trace.KindCPU, trace.KindThreadExit, trace.KindWait, trace.KindCall, trace.KindOff, trace.KindLost:
+	default:
 		return nil
 	}
 	l := b.line(e.Thread)
 	if l == &ended {
 		return nil
 	}
-	if e.Stack != 0 && !e.Kind.Beside() && b.tab.Valid(e.Stack) {
-		l.last = e.Stack
-	}
 	switch e.Kind {
 	case trace.KindCPU:
-		b.sample(l, e, trace.Site{Stack: b.valid(e.Stack), Hook: e.Hook})
+		b.sample(l, s, trace.Site{Stack: b.valid(e.Stack), Hook: e.Hook})
 	case trace.KindThreadExit:
-		b.sample(l, e, trace.Site{Stack: b.tails.Stack(b.tab, e, l.routine, l.last)})
+		b.sample(l, s, trace.Site{Stack: b.tails.Stack(b.tab, e, l.routine, s.Last)})
 		b.flush(l)
 		b.put(e.Thread, &ended)
 	case trace.KindWait, trace.KindCall:
-		b.interval(l, e)
-	case trace.KindOff:
-		could, _ := e.Runnable()
-		if could == 0 {
-			could = e.Time
+		if s.Phase == nest.Enter {
+			b.enter(l, s)
+		} else {
+			b.leave(l, b.at(s.End))
 		}
-		l.offCPU(b.at(e.Start), b.at(could), b.at(e.Time))
+	case trace.KindOff:
+		l.offCPU(b, e)
 	case trace.KindLost:
 		b.flush(l)
 		l.until = max(l.until, b.at(e.Time))
@@ -177,8 +185,11 @@ func (b *Builder) Add(e *trace.Event) error {
 	return b.err
 }
 
-// Close gives the sink what is left of all threads.
+// Close gives the sink what is left of all threads. Where Step is called by a Nest, that one is closed first.
 func (b *Builder) Close() error {
+	if err := b.nest.Close(); err != nil {
+		return err
+	}
 	for _, l := range b.few {
 		if l != nil && l != &ended {
 			b.flush(l)
@@ -200,21 +211,34 @@ func (b *Builder) valid(id trace.StackID) trace.StackID {
 	return 0
 }
 
-func (b *Builder) interval(l *line, e *trace.Event) {
-	start, end := b.at(min(e.Start, e.Time)), b.at(e.Time)
-	b.release(l, len(l.held), start)
+// enter begins an interval.
+func (b *Builder) enter(l *line, s *nest.Step) {
+	start, end := b.at(s.Start), b.at(s.End)
 	l.pass(b, start)
-	if start < l.until {
+	if s.Clipped || start < l.until {
 		b.Clipped++
 		start = l.until
 	}
-	if end <= start {
-		return
+	e := s.Event
+	x := Segment{From: start, State: b.states.of(e), Site: trace.Site{Stack: b.valid(e.Stack), Hook: e.Hook}}
+	if start < end {
+		x.Wait = b.sink.Wait(e, start, end, x.State)
 	}
-	s := segment{Segment: Segment{From: start, To: end, State: b.states.of(e), Site: trace.Site{Stack: b.valid(e.Stack), Hook: e.Hook}}}
-	s.Wait = b.sink.Wait(e, start, end, s.State)
-	l.pend(b, s)
-	l.until = end
+	l.in = append(l.in, x)
+}
+
+// leave ends the latest interval. What later samples count was not used inside it.
+func (b *Builder) leave(l *line, end trace.Ns) {
+	l.pass(b, end)
+	depth := len(l.in)
+	for _, list := range [][]segment{l.settled, l.pending} {
+		for i := len(list) - 1; i >= 0 && list[i].From >= l.in[depth-1].From; i-- {
+			if list[i].inside >= depth {
+				list[i].inside = 0
+			}
+		}
+	}
+	l.in = l.in[:depth-1]
 }
 
 func (b *Builder) emit(l *line, s *segment) {
@@ -224,8 +248,8 @@ func (b *Builder) emit(l *line, s *segment) {
 	b.err = b.sink.Segment(l.id, &s.Segment)
 }
 
-func (b *Builder) unplaced(l *line, s *sample, cpu int64) {
+func (b *Builder) unplaced(l *line, at trace.Ns, cpu int64, site trace.Site, work uint32) {
 	if cpu > 0 && b.err == nil {
-		b.err = b.sink.Unplaced(l.id, s.at, s.site, s.work, cpu)
+		b.err = b.sink.Unplaced(l.id, at, site, work, cpu)
 	}
 }

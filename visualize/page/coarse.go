@@ -219,7 +219,7 @@ func (p *piece) add(x *piece, waits []wait) {
 		w.flags &= trace.FlagCertain
 	}
 	p.end += x.end - x.start
-	p.n += x.n + 1
+	p.n += x.count()
 }
 
 // displace takes their places from pieces that have less than a share of their state's time, and makes those of a state one.

@@ -203,8 +203,8 @@ type reader struct {
 
 func newReader(m *Model) *reader {
 	r := &reader{m: m, late: newLate()}
-	r.spans = spans.New(m.src, m.tab, &spanSink{m: m})
 	r.line = timeline.New(m.src, m.tab, r)
+	r.spans = spans.New(m.src, m.tab, &spanSink{m: m}, r.line.Step)
 	return r
 }
 
@@ -226,7 +226,7 @@ func (r *reader) event(e *trace.Event) error {
 	}
 	at := int64(ev.Time - m.from)
 	r.count(e)
-	if err := r.line.Add(e); err != nil {
+	if err := r.spans.Add(&ev); err != nil {
 		return err
 	}
 	switch e.Kind {
@@ -251,7 +251,7 @@ func (r *reader) event(e *trace.Event) error {
 	case trace.KindLost:
 		t.lost += uint64(e.Count)
 	}
-	return r.spans.Add(&ev)
+	return nil
 }
 
 // object is the number of what an event speaks of; 0 where that is nothing.
@@ -302,7 +302,7 @@ func (r *reader) count(e *trace.Event) {
 }
 
 // Wait implements [timeline.Sink].
-func (r *reader) Wait(e *trace.Event, _, _ trace.Ns, _ state) uint32 {
+func (r *reader) Wait(e *trace.Event, _, to trace.Ns, _ state) uint32 {
 	m := r.m
 	_, t := r.thread(e.Thread)
 	w := wait{flags: e.Flags, release: -1}
@@ -318,8 +318,9 @@ func (r *reader) Wait(e *trace.Event, _, _ trace.Ns, _ state) uint32 {
 		}
 	}
 	w.object = r.object(t, e)
-	t.coming = append(t.coming, w)
-	return 1
+	t.begun++
+	t.coming = append(t.coming, comingWait{wait: w, number: t.begun, end: to})
+	return t.begun
 }
 
 // Work implements [timeline.Sink].
@@ -334,8 +335,9 @@ func (r *reader) Segment(id trace.ThreadID, s *timeline.Segment) error {
 	_, t := r.thread(id)
 	p := piece{start: int64(s.From - m.from), end: int64(s.To - m.from), site: m.sites.id(s.Site.Stack, s.Site.Hook), state: s.State, late: s.Work}
 	if s.Wait != 0 {
-		t.waits = append(t.waits, t.arrived())
-		p.wait = uint32(len(t.waits))
+		w, again := t.arrived(s)
+		t.waits = append(t.waits, w)
+		p.wait, p.again = uint32(len(t.waits)), again
 	}
 	m.load.add(loadOf[p.state], p.start, p.end, 1)
 	t.emit(p)

@@ -3,9 +3,11 @@
 package page
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/hbtrace/hbtrace/analysis/spans"
+	"github.com/hbtrace/hbtrace/analysis/timeline"
 	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
 )
@@ -29,8 +31,17 @@ type piece struct {
 	site       uint32 // 0: none known
 	wait       uint32 // index into thread.waits + 1; 0: no interval
 	state      state
+	again      bool   // of an interval that an earlier piece counts, before what a signal handler did
 	late       uint32 // origin of the work whose time was noticed too late to say where it went (late.go); 0: none
 	n          uint32 // pieces that were added to it (coarse.go)
+}
+
+// count is how many intervals, and pieces of none, it stands for.
+func (p *piece) count() uint32 {
+	if p.again {
+		return p.n
+	}
+	return p.n + 1
 }
 
 // wait is what an interval knows beyond its piece.
@@ -78,7 +89,8 @@ type thread struct {
 	total      [states]int64
 	counted    int64
 
-	coming   []wait // of intervals whose pieces are still to come
+	begun    uint32       // intervals
+	coming   []comingWait // of intervals whose pieces are still to come, in the order in which they began
 	unplaced []unplaced
 
 	looks []look
@@ -103,13 +115,27 @@ func (t *thread) unplace(u unplaced, near int64) {
 	t.unplaced = append(t.unplaced, u)
 }
 
-// arrived is the wait of the oldest interval whose piece was still to come.
-func (t *thread) arrived() wait {
-	w := t.coming[0]
-	if t.coming = t.coming[1:]; len(t.coming) == 0 {
+// comingWait is one that has the number in [timeline.Segment.Wait].
+type comingWait struct {
+	wait
+	number uint32
+	end    trace.Ns
+	come   bool // a piece of it
+}
+
+// arrived is the wait of a segment, and whether it had one before.
+func (t *thread) arrived(s *timeline.Segment) (w wait, again bool) {
+	i := slices.IndexFunc(t.coming, func(c comingWait) bool { return c.number == s.Wait })
+	c := &t.coming[i]
+	w, again, c.come = c.wait, c.come, true
+	past := 0
+	for past < len(t.coming) && t.coming[past].end <= s.To {
+		past++
+	}
+	if t.coming = t.coming[past:]; len(t.coming) == 0 {
 		t.coming = nil
 	}
-	return w
+	return w, again
 }
 
 // emit appends a piece, or makes the last one longer.
@@ -130,7 +156,7 @@ func (t *thread) append(p piece) {
 		t.counts = append(t.counts, t.counted)
 	}
 	t.total[p.state] += p.end - p.start
-	t.counted += int64(p.n) + 1
+	t.counted += int64(p.count())
 	t.pieces = append(t.pieces, p)
 }
 
@@ -141,7 +167,7 @@ func (t *thread) countBefore(i int) int64 {
 	}
 	n := t.counts[i/stride]
 	for _, p := range t.pieces[i/stride*stride : i] {
-		n += int64(p.n) + 1
+		n += int64(p.count())
 	}
 	return n
 }

@@ -95,7 +95,7 @@ func (m *Model) each(ctx context.Context, s selection, f func(i int, t *thread))
 
 // full is a row of one piece with all that its interval knows.
 func (m *Model) full(i int, t *thread, p piece) row {
-	x := row{thread: uint32(i), site: p.site, count: p.n + 1, state: p.state, start: p.start, value: p.end - p.start, release: -1}
+	x := row{thread: uint32(i), site: p.site, count: p.count(), state: p.state, start: p.start, value: p.end - p.start, release: -1}
 	if p.wait != 0 {
 		w := &t.waits[p.wait-1]
 		x.object, x.owner, x.releaser, x.release, x.flags = w.object, w.owner, w.releaser, w.release, w.flags
@@ -230,7 +230,7 @@ func (m *Model) sums(ctx context.Context, s selection, byThread, edges bool) (*r
 			}
 			x := &list[cur]
 			x.value += end - start
-			x.count += p.n + 1
+			x.count += p.count()
 			if edges && p.wait != 0 {
 				x.release = max(x.release, t.waits[p.wait-1].longestOf(&p))
 			}

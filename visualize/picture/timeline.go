@@ -314,14 +314,15 @@ func (t *timeline) shared(stacks map[trace.StackID]int64) (skip int, under []fra
 
 // gather reads the events again, and fills the lanes.
 func (t *timeline) gather() error {
-	b, line := spans.New(t.src, t.tab, sink{t: t}), segments.New(t.src, t.tab, sink{t: t})
+	line := segments.New(t.src, t.tab, sink{t: t})
+	b := spans.New(t.src, t.tab, sink{t: t}, line.Step)
 	err := t.src.Events(func(e *trace.Event) error {
 		l := t.byID[e.Thread]
 		if l == nil {
 			return nil
 		}
-		if err := line.Add(e); err != nil || t.levels == 0 {
-			return err
+		if t.levels == 0 {
+			return line.Add(e)
 		}
 		ev := *e
 		ev.Start, ev.Time = clamp(e.Start), clamp(e.Time)
@@ -330,12 +331,14 @@ func (t *timeline) gather() error {
 	if err != nil {
 		return err
 	}
+	if _, err := b.Close(); err != nil {
+		return err
+	}
 	if err := line.Close(); err != nil {
 		return err
 	}
-	_, err = b.Close()
 	t.longest(maxArrows * 4)
-	return err
+	return nil
 }
 
 const maxArrows = 24
