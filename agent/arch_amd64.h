@@ -92,6 +92,10 @@ static inline int hb_ucontext_interrupted(const void *uc) {
   return hb_ucontext_after_syscall(uc) && (int64_t)((const uint64_t *)((const char *)uc + 40))[13] == -4;
 }
 
+/* The stack pointer there: uc_mcontext.gregs[REG_RSP]. */
+static inline uint64_t *hb_ucontext_sp(void *uc) { return (uint64_t *)((char *)uc + 40) + 15; }
+#define HB_UCONTEXT_BYTES 304 /* up to its mask */
+
 #define HB_MIN_SIGNAL_STACK 4096 /* where the kernel does not say how much its frame needs (AT_MINSIGSTKSZ) */
 
 /* The stack pointer that a jmp_buf goes to, glibc's and musl's: the seventh word. glibc hides it (PTR_MANGLE,

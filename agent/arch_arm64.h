@@ -67,6 +67,10 @@ static inline int hb_ucontext_after_syscall(const void *uc) {
 /* Did the signal end the system call there, with EINTR? By x0 alone: no register tells what was before. signal-safe */
 static inline int hb_ucontext_interrupted(const void *uc) { return ((const int64_t *)((const char *)uc + 184))[0] == -4; }
 
+/* The stack pointer there: uc_mcontext.sp. */
+static inline uint64_t *hb_ucontext_sp(void *uc) { return (uint64_t *)((char *)uc + 432); }
+#define HB_UCONTEXT_BYTES 448 /* up to its pc */
+
 #define HB_MIN_SIGNAL_STACK 8192 /* where the kernel does not say how much its frame needs (AT_MINSIGSTKSZ) */
 
 /* The stack pointer that a jmp_buf goes to, musl's and glibc's: the fourteenth word. glibc hides it by a value that is not

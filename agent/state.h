@@ -223,6 +223,8 @@ struct hb_process {
   _Atomic uint32_t app_action_made, app_action_now; /* whose number is the second of these (sampler/action.h) */
   _Atomic uint32_t own_use; /* 1: the target has sent the signal to a thread that had lent it */
   _Atomic uint32_t given_up; /* 1: our handler is not there any more, for good: nobody sends us the signal */
+  _Atomic uint64_t ignored_at; /* stamp of the last signal that the target ignores and our handler took; 0: none */
+  _Atomic uint32_t ends_unexplained; /* calls that ended with EINTR for no reason that was found (hooks/again.h) */
   uint64_t signal_stack;    /* bytes that an alternate signal stack must have for the kernel's frame and our handler */
   struct hb_slab *slabs;
   _Atomic uint64_t resolved;  /* 1: hb_real is filled */

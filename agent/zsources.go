@@ -57,10 +57,10 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "16a8e67c0d878b4e97e60e884fffb239e0a6075b380d6e9c25d4dd6b75ca9b6a",
+	sourcesSHA256: "37fc7304c679d838415aba0f325947e1e2a1d5d1add10c80c8750ca7279a105e",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so":    "5d027949ce079713a0fe5394d43e170f1e24eb39d00158a1281d36e0bca5ba56",
-		"agent/hbattached_linux_amd64.so": "66e0bee6a07963ba701cbe159a6fb2051b7b52bacb42554b94f9996b9b2963a3",
+		"agent/hbagent_linux_amd64.so":    "36b9779330bac42abf5c7e39d16368aa55b995b9358a9f83c32da49a1ed13e08",
+		"agent/hbattached_linux_amd64.so": "773c2d00d132d3d727507c5332a2cbb5e29779564e10a9a7a3a36d18af21f6dd",
 		"agent/stub_linux_386.so":         "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

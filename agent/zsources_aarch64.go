@@ -53,8 +53,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "310be36b05308ee3ca00e7533eb53077d963a568add71882fd7900881ca5637d",
+	sourcesSHA256: "a7cc795fa4910f84facdcb53c97d1d5ff18130e80f4f5e3b74ecab84ab73125b",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "6d5cec6e3c6ae9392a89f7056632da24f603c975433abda5754db87b743b0708",
+		"agent/hbagent_linux_arm64.so": "dd26d63663d9ac5e1a5dc82503a7d0eb511d4bcb36019dffd1d20ca019af9e9f",
 	},
 }

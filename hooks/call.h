@@ -106,7 +106,7 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
     if (HB_UNLIKELY(!real)) return (type)hb_fail(HB_ENOSYS);                               \
     hb_call_enter(&c, HB_HOOK_##symbol, (uint64_t)(object), HB_PARKS_##symbol, HB_FRAME);  \
     type r = real args;                                                                    \
-    while (HB_UNLIKELY(failure) && c.slot && hb_ended(c.began)) {                          \
+    while (HB_UNLIKELY(failure) && c.slot && hb_ended(HB_HOOK_##symbol, c.began, HB_FRAME)) {                          \
       struct hb_timespec left;                                                             \
       uint64_t made = c.stamp;                                                             \
       (void)left, (void)made;                                                              \
@@ -148,7 +148,7 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
     c.ready_n = (uint64_t)(n);                                                             \
     hb_call_enter(&c, HB_HOOK_##symbol, (uint64_t)(object), HB_PARKS_##symbol, HB_FRAME);  \
     int r = real args;                                                                     \
-    while (HB_UNLIKELY(r == -1) && c.slot && hb_ended(c.began)) {                          \
+    while (HB_UNLIKELY(r == -1) && c.slot && hb_ended(HB_HOOK_##symbol, c.began, HB_FRAME)) {                          \
       struct hb_timespec left;                                                             \
       uint64_t made = c.stamp;                                                             \
       (void)left, (void)made;                                                              \
@@ -364,7 +364,7 @@ HB_EXPORT HB_NOINLINE void hb_call_sync(void) {
     if (HB_UNLIKELY(!real)) return HB_ENOSYS;                                              \
     hb_call_enter(&c, HB_HOOK_##symbol, object, HB_PARKS_##symbol, HB_FRAME);              \
     int r = real args;                                                                     \
-    while (HB_UNLIKELY(r == HB_EINTR) && c.slot && hb_ended(c.began)) {                    \
+    while (HB_UNLIKELY(r == HB_EINTR) && c.slot && hb_ended(HB_HOOK_##symbol, c.began, HB_FRAME)) {                    \
       struct hb_timespec left;                                                             \
       uint64_t made = c.stamp;                                                             \
       (void)left, (void)made;                                                              \

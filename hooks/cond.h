@@ -118,7 +118,7 @@ HB_INLINE int hb_sem_free(const void *s) { return (int32_t)hb_load_relaxed((cons
     if (hb_sem_free(s)) return (call);                                                      \
     hb_wait_begin(&w, HB_HOOK_##symbol, (uint64_t)(s), 0, HB_FRAME);                        \
     int r = (call);                                                                         \
-    while (HB_UNLIKELY(r == -1) && w.slot && hb_ended(w.began)) r = (call);                 \
+    while (HB_UNLIKELY(r == -1) && w.slot && hb_ended(HB_HOOK_##symbol, w.began, HB_FRAME)) r = (call);                 \
     int64_t e = w.slot ? hb_result(r) : r;                                                  \
     hb_wait_end(&w, HB_HOOK_##symbol, (uint64_t)(s), 0, e, hb_result_flags(e) | (hb_sem_shared(s) ? HB_RECF_SHARED : 0u), HB_FRAME); \
     return r;                                                                               \

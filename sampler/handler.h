@@ -23,6 +23,7 @@
 static void hb_give_up(const struct hb_tls *t, int sig, const struct hb_sigaction *app, const struct hb_siginfo *info) {
   if (hb.slot) atomic_fetch_or_explicit(&hb.slot->flags, HB_PROCF_SYNC_ONLY, memory_order_relaxed);
   hb_store_relaxed(&hb.given_up, 1u);
+  hb_store_release(&hb.ignored_at, hb_stamp());
   hb_action_install(app, NULL);
   if (sig >= 32 && app->handler == HB_SIG_DFL) hb_send_again(t, sig, info); /* its default is to end the process */
 }

@@ -77,6 +77,7 @@ func behaviours() []behaviour {
 		{name: "badtimes", program: "badtimes"},
 		{name: "sigurg", program: "sigurg"},
 		{name: "ignored", program: "ignored", hard: true, procs: 29},
+		{name: "stolen", program: "stolen", hard: true, procs: 16},
 		{name: "ownhandler", program: "ownhandler", build: []string{"-Wno-deprecated-declarations"}, hard: true},
 		{name: "tinyalt", program: "tinyalt", hard: true, threads: 3},
 		{name: "altdepth", program: "tinyalt", args: []string{"depth"}, hard: true},
