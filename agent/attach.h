@@ -182,6 +182,7 @@ static void hb_map_tables(const struct hb_hello *hello, int fd) {
 /* The process has its slot: from here on its threads join. init only */
 static void hb_ready(struct hb_ready *ready, struct hb_tls *t) {
   hb_mutex_check();
+  hb_cond_check();
   hb_jump_check();
   if (!hb.mutex_peek) hb_store_relaxed(&hb.slot->flags, hb_load_relaxed(&hb.slot->flags) | HB_PROCF_MUTEX_OPAQUE);
   ready->proc_slot = hb.slot_index;

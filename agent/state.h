@@ -57,7 +57,6 @@ struct hb_tls {
   uint32_t wait_threshold_ns; /* in force for this thread: waits shorter than this are only counted */
   uint32_t wait_tick;   /* of its last recorded wait or release, low half */
   uint32_t wait_credit; /* waits and releases that may be recorded before their thresholds grow */
-  uint32_t debt_shift;  /* releases are recorded from release_debt_ns << debt_shift on */
   uint32_t alloc_credit; /* allocation samples that may be taken before the period grows */
   uint32_t uid;
   uint32_t deferred;    /* HB_ASK_* that a signal could not sample because of busy_sp, and its HB_RECF_* << 8 */
@@ -65,12 +64,15 @@ struct hb_tls {
   uint32_t flags;       /* HB_TLS_* */
   uint32_t subbuf;      /* where the last record went */
   uint32_t holds;       /* 1 + sub-buffer whose lock this thread holds; 0 none */
-  uint32_t need_full;   /* the next stack must stand alone */
-  uint32_t announced;   /* the THREAD record has been written */
+  uint16_t need_full;   /* the next stack must stand alone */
+  uint16_t announced;   /* the THREAD record has been written */
+  uint16_t debt_shift;  /* releases are recorded from release_debt_ns << debt_shift on */
+  uint16_t holding;     /* a bit for each entry of hb_holds that may be in use */
   uint32_t proxy_depth; /* proxied calls under way on this stack */
   uint32_t rest;        /* HB_RUNNING, or HB_MASKED while HB_TLS_BLOCKED or HB_TLS_SMALL: hb_rest_set */
   uint32_t waiting;     /* 1 + lock bucket that this thread is counted in as a waiter; 0 none */
   uint32_t seq;
+  uint32_t hold_spent;  /* tick, low half, in which no more acquisitions of hot locks are noted (hooks/hold.h) */
   uint32_t ended;       /* hb_ended_mark of a call that a signal ended which would not have, without us (hooks/again.h); 0: none */
 };
 _Static_assert(sizeof(struct hb_tls) <= 256, "static TLS is scarce");
@@ -92,8 +94,13 @@ struct hb_lock_bucket {        /* one cache line; several locks may share it: re
   _Atomic uint64_t check;      /* object ^ release_ns ^ releaser: a torn baton does not verify */
   _Atomic uint64_t since_ns;   /* since when somebody waits */
   _Atomic uint64_t debt_ns;    /* delay caused since the last release that was recorded */
-  _Atomic uint64_t hot_since; /* stamp since when acquisitions are noted (hooks/hold.h), while waiters[] has HB_HOT */
-  _Atomic uint64_t hot_tick;   /* tick of the last recorded wait for a lock */
+  uint64_t pad[2];
+};
+
+/* Read when a hot lock is taken and released, so not in the line that releases write. */
+struct hb_hotness {
+  _Atomic uint64_t since; /* stamp since when acquisitions are noted (hooks/hold.h), while waiters[] has HB_HOT */
+  _Atomic uint64_t tick;  /* tick of the last recorded wait for a lock */
 };
 
 /* Who wrote to a descriptor, and what polls are told (hooks/handoff.h). */
@@ -139,6 +146,9 @@ struct hb_wiped {
   _Atomic uint32_t orphan_frees; /* of them in use; may be more for a moment */
   uint32_t pad2[15];
   struct hb_lock_bucket locks[HB_LOCK_BUCKETS]; /* from here on nothing is touched before the process is attached */
+  struct hb_hotness hot[HB_LOCK_BUCKETS];
+  /* Of the waiters, how many a recorded signal of a condition may have woken already (hooks/cond.h) */
+  _Atomic uint32_t woken[HB_LOCK_BUCKETS];
   _Alignas(64) struct hb_note notes[HB_NOTES];
   _Atomic uint64_t noted[HB_NOTES / 64]; /* a bit for each note that was ever made */
   _Atomic uint16_t unfound[HB_NOTES]; /* by waiter's descriptor: waits to pass over, and log2 of the next such number << 8 */
@@ -212,6 +222,7 @@ struct hb_process {
   uint64_t default_stack;     /* bytes of a thread stack made without attributes */
   int (*lock_fast)(void *);   /* the real pthread_mutex_lock once the layout was recognised, else NULL */
   uint32_t mutex_peek;        /* 1: glibc's mutex layout was recognised by the start-up check */
+  uint32_t cond_peek;         /* the same for condition variables */
   uint32_t jump_kind;         /* how the C library keeps the stack pointer in a jmp_buf: HB_JUMP_* (hooks/jump.h) */
   uint32_t is_glibc;
   _Atomic uint32_t slot_hint; /* where to begin to look for a free slot */

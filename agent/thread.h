@@ -132,7 +132,7 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   t->announced = 0;
   t->need_full = 1;
   t->busy_sp = 0;
-  t->deferred = t->holds = 0;
+  t->deferred = t->holds = t->holding = 0;
   t->left_pc = birth ? birth->start_routine : 1;
   t->left_stamp = hb_stamp();
   t->proxy_depth = 0;

@@ -57,10 +57,10 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "37fc7304c679d838415aba0f325947e1e2a1d5d1add10c80c8750ca7279a105e",
+	sourcesSHA256: "c85a7326c3a6ac04580f6424aea963fd4a0f73cf3313d7be1de5ed6505598283",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so":    "36b9779330bac42abf5c7e39d16368aa55b995b9358a9f83c32da49a1ed13e08",
-		"agent/hbattached_linux_amd64.so": "773c2d00d132d3d727507c5332a2cbb5e29779564e10a9a7a3a36d18af21f6dd",
+		"agent/hbagent_linux_amd64.so":    "3150ba13ef112110b405e2d92029470d8d67cfd6ee5048f3d59d8f671f767007",
+		"agent/hbattached_linux_amd64.so": "b92874723cafa33637f4a169054dddf27a8156da90bf513fda3dd6ca10343a3e",
 		"agent/stub_linux_386.so":         "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

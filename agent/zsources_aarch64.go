@@ -53,8 +53,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "a7cc795fa4910f84facdcb53c97d1d5ff18130e80f4f5e3b74ecab84ab73125b",
+	sourcesSHA256: "8756789b9d2b9a64cdccb6edd148225514a4115520a740244a13ba8f56e2f1f8",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "dd26d63663d9ac5e1a5dc82503a7d0eb511d4bcb36019dffd1d20ca019af9e9f",
+		"agent/hbagent_linux_arm64.so": "087aa33f640cf3ad513800e48b1cd0be92c427984e29c195a88d36cfbd0352ee",
 	},
 }

@@ -57,7 +57,7 @@ HB_EXPORT int mtx_unlock(void *m) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, mtx_unlock);
   uint32_t word = hb_mutex_word(m);
   if (HB_UNLIKELY(!real)) return 2;
-  if (HB_LIKELY((word <= 1 || !hb.mutex_peek || !hb_mutex_waited(m, word)) && hb_watched((uint64_t)m) == 0))
+  if (HB_LIKELY((word <= 1 || !hb.mutex_peek || !hb_mutex_waited(m, word)) && !hb_unlock_watched((uint64_t)m)))
     return real(m);
   return hb_mutex_unlock_long(real, HB_HOOK_mtx_unlock, m);
 }
@@ -84,8 +84,8 @@ HB_EXPORT HB_NOINLINE int cnd_timedwait(void *c, void *m, const void *until) {
   typedef int (*fn)(void *, void *, const void *);
   HB_CND_WAIT(cnd_timedwait, c, m, ((fn)hb_real.cnd_timedwait)(c, m, until));
 }
-HB_WAKE(cnd_signal, cnd_signal)
-HB_WAKE(cnd_broadcast, cnd_broadcast)
+HB_WAKE(cnd_signal, cnd_signal, 0)
+HB_WAKE(cnd_broadcast, cnd_broadcast, 1)
 
 HB_EXPORT HB_NOINLINE int thrd_join(uint64_t th, int *value) {
   HB_UNWIND_SCOPE;

@@ -18,14 +18,14 @@ static HB_NOINLINE void hb_cond_lets_go(uint64_t m, int waited, uint32_t hook, c
     uint64_t now = 0, held_ns = hb_held_ns(hold), debt = hb_release_begin(t, m, held_ns, &now);
     if (debt) hb_emit_release(t, hook, 0u, m, now, debt, waiting, hold, held_ns, frame);
   }
-  if (hold) hold->object = 0;
+  if (hold) hb_hold_drop(t, hold);
 }
 
 /* A record of it is written before the mutex is let go, for once: the wait that follows has no end in sight. */
 #define HB_COND_LETS_GO(hook, m)                                                                          \
   do {                                                                                                    \
     int waited = hb.mutex_peek && hb_mutex_waited(m, hb_mutex_word(m));                                   \
-    if (waited || hb_watched((uint64_t)(m))) hb_cond_lets_go((uint64_t)(m), waited, hook, HB_FRAME);      \
+    if (waited || hb_unlock_watched((uint64_t)(m))) hb_cond_lets_go((uint64_t)(m), waited, hook, HB_FRAME);      \
   } while (0)
 
 #define HB_COND_TOOK(hook, m)                                                                             \
@@ -63,7 +63,7 @@ HB_EXPORT HB_NOINLINE int pthread_cond_clockwait(void *c, void *m, int clock, co
   HB_COND_WAIT(pthread_cond_clockwait, c, m, ((fn)hb_real.pthread_cond_clockwait)(c, m, clock, until));
 }
 
-/* Waking somebody who waits is never gated, since joins of waits and wake-ups need every one; the record carries the
+/* Waking a waiting thread is never gated: joining waits with wake-ups needs every wake-up (hb_all_woken). The record carries the
  * waker's stack when the delay that it ended is worth one. Written after the call, so that nobody waits for it.
  * A signaller may sleep: glibc's lets the waiters of earlier signals leave first (__condvar_quiesce_and_switch_g1). That is a
  * call of the program's, recorded like a wait of 50 us; the last one to leave is found among them when records are put together. hook path */
@@ -84,15 +84,61 @@ static HB_NOINLINE int hb_wake_long(hb_lock_fn real, uint32_t hook, void *object
   return r;
 }
 
-#define HB_WAKE(name, symbol)                                                 \
+/* What glibc keeps of a condition, up to 2.40 (nptl, struct __pthread_cond_s), in words: 0 wseq, 2 g1_start, 4 g_refs[2],
+ * 6 g_size[2], 8 g1_orig_size, 9 wrefs. Is there a thread that waits and has not been signalled
+ * (__condvar_quiesce_and_switch_g1)? hook path */
+HB_INLINE int hb_cond_unsignalled(const void *c) {
+  const _Atomic uint32_t *w = c;
+  uint64_t wseq = hb_load_relaxed((const _Atomic uint64_t *)c), start = hb_load_relaxed((const _Atomic uint64_t *)c + 1);
+  uint32_t g2 = (uint32_t)wseq & 1;
+  if (hb_load_relaxed(w + 6 + (g2 ^ 1))) return 1;
+  return (uint32_t)((wseq >> 1) - (start >> 1) - (hb_load_relaxed(w + 8) >> 2)) + hb_load_relaxed(w + 6 + g2) != 0;
+}
+
+/* Is that the layout? The check waits on a condition of its own until a time that is over: such a wait counts in wseq, and
+ * is taken off the size of its group. init only */
+static void hb_cond_check(void) {
+  static uint64_t cond[6], mutex[8];
+  static const struct hb_timespec past = {-1, 0}; /* glibc returns without a system call */
+  int (*wait)(void *, void *, const void *) = (int (*)(void *, void *, const void *))hb_real.pthread_cond_timedwait;
+  hb_lock_fn lock = (hb_lock_fn)hb_real.pthread_mutex_lock, unlock = (hb_lock_fn)hb_real.pthread_mutex_unlock;
+  if (!hb.mutex_peek || !wait || lock(mutex)) return;
+  int r = wait(cond, mutex, &past);
+  unlock(mutex);
+  hb.cond_peek = r == HB_ETIMEDOUT && cond[0] == 2 && cond[1] == 0 && cond[2] == 0 && cond[3] == UINT32_MAX &&
+                 cond[4] == 0 && !hb_cond_unsignalled(cond);
+}
+
+/* Will a signal of this condition wake no thread? Each waiting thread has been signalled, and has only not left its wait yet:
+ * the C library drops the signal. In a busy queue that is most signals, since a woken thread needs some 50 us until it runs.
+ *
+ * Two counts have to agree: the C library's, and woken[], the threads that signals have woken. Each recorded signal adds one to
+ * it, a broadcast all that wait; each thread that leaves its wait, whatever ended it, takes one off. The C library's alone
+ * might be another version's. woken[] alone, where the signaller does not hold the mutex, takes a thread that is counted and
+ * does not wait yet for one that was woken. hook path */
+HB_INLINE int hb_all_woken(const void *object) {
+  uint32_t i = hb_bucket((uint64_t)object), waiting = hb_load_relaxed(&hb.wiped->waiters[i]) & ~HB_HOT;
+  return waiting == 0 ||
+         (hb.cond_peek && hb_load_relaxed(&hb.wiped->woken[i]) >= waiting && !hb_cond_unsignalled(object));
+}
+
+/* One more thread, or all that wait, are about to be woken. hook path */
+static void hb_woken_add(uint64_t object, int all) {
+  uint32_t i = hb_bucket(object);
+  if (all) hb_store_relaxed(&hb.wiped->woken[i], hb_waiters(object));
+  else hb_add_relaxed(&hb.wiped->woken[i], 1u);
+}
+
+#define HB_WAKE(name, symbol, all)                                            \
   HB_EXPORT int name(void *object) {                                          \
     hb_lock_fn real = HB_REAL(hb_lock_fn, symbol);                            \
     if (HB_UNLIKELY(!real)) return HB_ENOSYS;                                 \
-    if (HB_LIKELY(hb_waiters((uint64_t)object) == 0)) return real(object);    \
+    if (HB_LIKELY(hb_all_woken(object))) return real(object);                 \
+    hb_woken_add((uint64_t)object, all);                                      \
     return hb_wake_long(real, HB_HOOK_##symbol, object, 0);                   \
   }
-HB_WAKE(HB_VERSIONED(pthread_cond_signal), pthread_cond_signal)
-HB_WAKE(HB_VERSIONED(pthread_cond_broadcast), pthread_cond_broadcast)
+HB_WAKE(HB_VERSIONED(pthread_cond_signal), pthread_cond_signal, 0)
+HB_WAKE(HB_VERSIONED(pthread_cond_broadcast), pthread_cond_broadcast, 1)
 
 /* ---- semaphores: the value is the first word on glibc (64-bit) and musl. On glibc (internaltypes.h, struct new_sem) the number
  * of waiters is the second, and the third is 128 where processes share it: then they may wait in any of them ---- */

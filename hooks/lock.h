@@ -134,13 +134,13 @@ static HB_NOINLINE int hb_unlock_long(hb_lock_fn real, uint32_t hook, void *m, i
   uint32_t waiting = hb_waiters((uint64_t)m);
   struct hb_hold *hold = hb_hold_of(t, (uint64_t)m);
   if (!waiting && !waited) { /* hot, and nobody there */
-    if (hold) hold->object = 0;
+    if (hold) hb_hold_drop(t, hold);
     return real(m);
   }
   uint64_t now = 0, held_ns = hb_held_ns(hold), debt = hb_release_begin(t, (uint64_t)m, held_ns, &now);
   int r = real(m); /* from here on m may be gone: only our own tables are touched */
   if (HB_UNLIKELY(debt && r == 0)) hb_emit_release(t, hook, 0u, (uint64_t)m, now, debt, waiting, hold, held_ns, HB_FRAME);
-  if (hold && r == 0 && hold->object == (uint64_t)m) hold->object = 0;
+  if (hold && r == 0 && hold->object == (uint64_t)m) hb_hold_drop(t, hold);
   return r;
 }
 
@@ -156,7 +156,7 @@ HB_EXPORT int pthread_mutex_unlock(void *m) {
     real = HB_REAL(hb_lock_fn, pthread_mutex_unlock);
     return real ? real(m) : HB_ENOSYS;
   }
-  if (HB_LIKELY((word <= 1 || !hb.mutex_peek || !hb_mutex_waited(m, word)) && hb_watched((uint64_t)m) == 0))
+  if (HB_LIKELY((word <= 1 || !hb.mutex_peek || !hb_mutex_waited(m, word)) && !hb_unlock_watched((uint64_t)m)))
     return real(m);
   return hb_mutex_unlock_long(real, HB_HOOK_pthread_mutex_unlock, m);
 }
@@ -224,7 +224,7 @@ HB_EXPORT HB_NOINLINE int pthread_rwlock_clockwrlock(void *l, int clock, const v
 HB_EXPORT int pthread_rwlock_unlock(void *l) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, pthread_rwlock_unlock);
   if (HB_UNLIKELY(!real)) return HB_ENOSYS;
-  if (HB_LIKELY(hb_watched((uint64_t)l) == 0)) return real(l);
+  if (HB_LIKELY(!hb_unlock_watched((uint64_t)l))) return real(l);
   return hb_unlock_long(real, HB_HOOK_pthread_rwlock_unlock, l, 0);
 }
 
@@ -253,7 +253,7 @@ HB_EXPORT HB_NOINLINE int pthread_spin_lock(void *l) {
 HB_EXPORT int pthread_spin_unlock(void *l) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, pthread_spin_unlock);
   if (HB_UNLIKELY(!real)) return HB_ENOSYS;
-  if (HB_LIKELY(hb_watched((uint64_t)l) == 0)) return real(l);
+  if (HB_LIKELY(!hb_unlock_watched((uint64_t)l))) return real(l);
   return hb_unlock_long(real, HB_HOOK_pthread_spin_unlock, l, 0);
 }
 

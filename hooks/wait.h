@@ -70,8 +70,10 @@ static void hb_wait_begin(struct hb_wait *w, uint32_t hook, uint64_t object, uin
   hb_block_enter(t, s, &w->block, frame);
   if (HB_LIKELY(!w->block.passive)) { /* otherwise a handler's, during a call that is published */
     hb_publish_in(s, hook, object, owner, frame);
-    if (atomic_fetch_add_explicit(&hb.wiped->waiters[w->bucket], 1u, memory_order_seq_cst) << 1 == 0)
+    if (atomic_fetch_add_explicit(&hb.wiped->waiters[w->bucket], 1u, memory_order_seq_cst) << 1 == 0) {
       hb_store_relaxed(&hb.wiped->locks[w->bucket].since_ns, w->start_ns);
+      hb_store_relaxed(&hb.wiped->woken[w->bucket], 0u);
+    }
     t->waiting = w->bucket + 1;
     t->outer_stamp = w->began;
   }

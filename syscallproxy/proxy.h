@@ -59,7 +59,10 @@ static uint64_t hb_signal_bit(void) { return 1ull << (hb.signal - 1); }
 static void hb_waiting_end(struct hb_tls *t) {
   uint32_t at = t->waiting;
   t->waiting = 0; /* first: a handler may jump out from in between */
-  if (at) hb_sub_relaxed(&hb.wiped->waiters[at - 1], 1u);
+  if (!at) return;
+  uint32_t woken = hb_load_relaxed(&hb.wiped->woken[at - 1]);
+  for (int i = 0; woken && i < HB_STATE_TRIES && !hb_cas_seq(&hb.wiped->woken[at - 1], &woken, woken - 1); i++) {}
+  hb_sub_relaxed(&hb.wiped->waiters[at - 1], 1u);
 }
 
 /* An announced signal that never comes costs its thread time. A sampler that dies causes one; whoever writes to the segment

@@ -14,6 +14,7 @@ static struct hb_tables hb_tables; /* the session's region, mapped at attach; ba
 struct hb_hold {
   uint64_t object;      /* 0: free */
   uint64_t acquired;    /* stamp; 0: it is still waited for */
+  uint64_t begun;       /* stamp when it was asked for */
   uint32_t hook, flags /* HB_STACK_* */, omitted, n;
   uint64_t version;     /* of the memory that pc is a copy of */
   uint64_t pc[HB_HOLD_FRAMES]; /* leaf first; of a deeper stack the leaf's end */

@@ -20,11 +20,17 @@ import (
 // run1 is one run of one subject under one tool.
 type run1 struct {
 	cpu, wall time.Duration // the subject's own; cpu 0: not known
-	p99       time.Duration // of requests, for servers
+	latency   latency       // of requests, for servers
 	bytes     int64         // written by the tool
 	events    uint64        // recorded, where the tool is hbtrace
 	requests  int           // that servers answered: a load may last for a time
 }
+
+// latency is how long requests took, by percentile; 0: not known.
+type latency struct{ p50, p99, p999 time.Duration }
+
+// rate is how many requests were answered a second; 0: it is no server.
+func (r run1) rate() float64 { return float64(r.requests) / max(r.wall.Seconds(), 1e-9) }
 
 // per is a time for the work done.
 func (r run1) per(d time.Duration) float64 { return d.Seconds() / float64(max(r.requests, 1)) }
@@ -40,7 +46,7 @@ type subject struct {
 func compare(rounds int, outDir, bin, tmp string, names []string) error {
 	all := tools(bin)
 	var here []*tool
-	fmt.Printf("%d rounds, interleaved, %s; ratios to bare (of servers: for each request): median [lowest, highest]\n", rounds, machine())
+	fmt.Printf("%d rounds, interleaved, %s; ratios to bare (of servers: for each request): geometric mean [95 %% confidence interval], * where it can be told from 1\n", rounds, machine())
 	for i := range all {
 		t := &all[i]
 		if why := t.missing(); why != "" {
@@ -55,10 +61,11 @@ func compare(rounds int, outDir, bin, tmp string, names []string) error {
 	}
 	defer raw.Close()
 	table := csv.NewWriter(raw)
-	if err := table.Write([]string{"subject", "tool", "round", "cpu_ns", "wall_ns", "p99_ns", "bytes", "events", "requests"}); err != nil {
+	if err := table.Write([]string{"subject", "tool", "round", "cpu_ns", "wall_ns", "p50_ns", "p99_ns", "p999_ns", "bytes", "events", "requests"}); err != nil {
 		return err
 	}
-	fmt.Printf("%-12s %-18s %-23s %-23s %-23s %12s %10s\n", "subject", "tool", "CPU", "wall", "p99", "bytes/s", "B/event")
+	fmt.Printf("%-12s %-18s %-24s %-24s %-24s %-24s %-24s %-24s %12s %10s\n", "subject", "tool", "CPU", "wall", "requests/s", "p50", "p99",
+		"p99.9", "bytes/s", "B/event")
 	for _, s := range append(workloads(tmp, names), servers(names)...) {
 		if s.skip != "" {
 			fmt.Printf("left out: %s: %s\n", s.name, s.skip)
@@ -81,7 +88,7 @@ func compare(rounds int, outDir, bin, tmp string, names []string) error {
 					continue
 				}
 				results[t] = append(results[t], r)
-				if err := table.Write([]string{s.name, t.name, strconv.Itoa(round), ns(r.cpu), ns(r.wall), ns(r.p99),
+				if err := table.Write([]string{s.name, t.name, strconv.Itoa(round), ns(r.cpu), ns(r.wall), ns(r.latency.p50), ns(r.latency.p99), ns(r.latency.p999),
 					strconv.FormatInt(r.bytes, 10), strconv.FormatUint(r.events, 10), strconv.Itoa(r.requests)}); err != nil {
 					return err
 				}
@@ -129,8 +136,10 @@ func printRow(subject, tool string, runs, bare []run1) {
 	if len(each) > 0 {
 		perEvent = fmt.Sprintf("%.1f", median(each))
 	}
-	fmt.Printf("%-12s %-18s %-23s %-23s %-23s %12.0f %10s\n", subject, tool, ratios(func(r run1) float64 { return r.per(r.cpu) }),
-		ratios(func(r run1) float64 { return r.per(r.wall) }), ratios(func(r run1) float64 { return r.p99.Seconds() }), median(rate), perEvent)
+	fmt.Printf("%-12s %-18s %-24s %-24s %-24s %-24s %-24s %-24s %12.0f %10s\n", subject, tool,
+		ratios(func(r run1) float64 { return r.per(r.cpu) }), ratios(func(r run1) float64 { return r.per(r.wall) }), ratios(run1.rate),
+		ratios(func(r run1) float64 { return r.latency.p50.Seconds() }), ratios(func(r run1) float64 { return r.latency.p99.Seconds() }),
+		ratios(func(r run1) float64 { return r.latency.p999.Seconds() }), median(rate), perEvent)
 }
 
 // one1 gives a run a directory of its own and looks at what the tool left there.

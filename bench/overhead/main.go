@@ -104,7 +104,7 @@ func run(rounds int, outDir string, flags []string, bin string, names []string, 
 		"sampler_cpu_ns", "switches", "events", "lost", "file_bytes"}); err != nil {
 		return err
 	}
-	fmt.Printf("%d pairs each, %s; ratios traced/bare: median [lowest, highest]; least: least traced/least bare CPU time\n", rounds, machine())
+	fmt.Printf("%d pairs each, %s; ratios traced/bare: geometric mean [95 %% confidence interval], * where it can be told from 1; least: least traced/least bare CPU time\n", rounds, machine())
 	fmt.Printf("%-12s %9s  %-23s %6s %8s  %-23s %10s %10s %9s %9s %7s\n", "workload", "bare CPU", "target CPU", "least", "in agent", "wall", "collector", "sampler",
 		"events/s", "switches", "lost")
 	worst, worstName := 0.0, ""
@@ -246,8 +246,9 @@ func median(v []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
+// ratio is what pairs of runs say: geometric mean and 95 % confidence interval.
 func ratio(v []float64) string {
-	return fmt.Sprintf("%.3f [%.3f, %.3f]", median(v), slices.Min(v), slices.Max(v))
+	return pairedOf(v).String()
 }
 
 // machine says what the numbers were measured on.

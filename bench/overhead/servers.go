@@ -1,6 +1,6 @@
 package main
 
-// servers.go: real programs under load: redis, nginx and memcached, whose requests' 99th percentile is measured, and sqlite3,
+// servers.go: real programs under load: redis, nginx and memcached, whose requests are timed, and sqlite3,
 // which measures itself. Loads run on loopback and end by themselves.
 
 import (
@@ -25,7 +25,7 @@ type server struct {
 	program string
 	command func(program string, port int, dir string) ([]string, error)
 	client  string // a program in PATH that makes the load; "" none
-	load    func(port int) (p99 time.Duration, requests int, err error)
+	load    func(port int) (took latency, requests int, err error)
 }
 
 func servers(names []string) (list []subject) {
@@ -96,7 +96,7 @@ func (s *server) run(t *tool, program, dir string) (r run1, err error) {
 	pid := member(cmd.Process.Pid, filepath.Base(program))
 	before := cpuOf(pid)
 	begun := time.Now()
-	r.p99, r.requests, err = s.load(port)
+	r.latency, r.requests, err = s.load(port)
 	r.wall, r.cpu = time.Since(begun), cpuOf(pid)-before
 	if pid != 0 {
 		_ = syscall.Kill(pid, syscall.SIGTERM) // gone already: an error of the load says so
@@ -168,21 +168,25 @@ func cpuOf(pid int) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-func loadRedis(port int) (p99 time.Duration, requests int, err error) {
+func loadRedis(port int) (took latency, requests int, err error) {
 	const n = 40000
 	out, err := exec.Command("redis-benchmark", "-p", strconv.Itoa(port), "-t", "set", "-n", strconv.Itoa(n), "-c", "32", "--csv").CombinedOutput()
 	if err != nil {
-		return 0, 0, fmt.Errorf("redis-benchmark: %w: %.200s", err, out)
+		return took, 0, fmt.Errorf("redis-benchmark: %w: %.200s", err, out)
 	}
 	// "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
 	for _, line := range strings.Split(string(out), "\n") {
 		f := strings.Split(strings.ReplaceAll(strings.TrimSpace(line), `"`, ""), ",")
 		if len(f) == 8 && f[0] == "SET" {
-			ms, err := strconv.ParseFloat(f[6], 64)
-			return time.Duration(ms * 1e6), n, err
+			p50, err := strconv.ParseFloat(f[4], 64)
+			if err != nil {
+				return took, 0, err
+			}
+			p99, err := strconv.ParseFloat(f[6], 64)
+			return latency{p50: time.Duration(p50 * 1e6), p99: time.Duration(p99 * 1e6)}, n, err
 		}
 	}
-	return 0, 0, fmt.Errorf("redis-benchmark said nothing of SET: %.200s", out)
+	return took, 0, fmt.Errorf("redis-benchmark said nothing of SET: %.200s", out)
 }
 
 func nginxCommand(program string, port int, dir string) ([]string, error) {
@@ -195,34 +199,40 @@ func nginxCommand(program string, port int, dir string) ([]string, error) {
 	return []string{program, "-p", dir, "-c", conf}, os.WriteFile(conf, []byte(text), 0o644)
 }
 
-func loadNginx(port int) (p99 time.Duration, requests int, err error) {
+func loadNginx(port int) (took latency, requests int, err error) {
 	out, err := exec.Command("wrk", "-t", "1", "-c", "16", "-d", "3s", "--latency", fmt.Sprintf("http://127.0.0.1:%d/index.html", port)).CombinedOutput()
 	if err != nil {
-		return 0, 0, fmt.Errorf("wrk: %w: %.200s", err, out)
+		return took, 0, fmt.Errorf("wrk: %w: %.200s", err, out)
 	}
 	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
 		f := strings.Fields(s.Text())
-		if len(f) == 2 && f[0] == "99%" {
-			if p99, err = time.ParseDuration(f[1]); err != nil {
-				return 0, 0, err
+		if len(f) == 2 && (f[0] == "50%" || f[0] == "99%") {
+			d, err := time.ParseDuration(f[1])
+			if err != nil {
+				return took, 0, err
+			}
+			if f[0] == "50%" {
+				took.p50 = d
+			} else {
+				took.p99 = d
 			}
 		}
 		if len(f) > 3 && f[1] == "requests" && f[2] == "in" {
 			if requests, err = strconv.Atoi(f[0]); err != nil {
-				return 0, 0, err
+				return took, 0, err
 			}
 		}
 	}
-	if p99 == 0 || requests == 0 {
-		return 0, 0, fmt.Errorf("wrk named no 99%% or no requests: %.300s", out)
+	if took.p99 == 0 || requests == 0 {
+		return took, 0, fmt.Errorf("wrk named no 99%% or no requests: %.300s", out)
 	}
-	return p99, requests, nil
+	return took, requests, nil
 }
 
 // loadMemcached asks and stores in turn over eight connections, one request under way on each.
-func loadMemcached(port int) (p99 time.Duration, requests int, err error) {
+func loadMemcached(port int) (took latency, requests int, err error) {
 	const clients, each = 8, 8000
-	took := make([][]time.Duration, clients)
+	times := make([][]time.Duration, clients)
 	failed := make([]error, clients)
 	var all sync.WaitGroup
 	for c := range clients {
@@ -249,19 +259,20 @@ func loadMemcached(port int) (p99 time.Duration, requests int, err error) {
 						return
 					}
 				}
-				took[c] = append(took[c], time.Since(begun))
+				times[c] = append(times[c], time.Since(begun))
 			}
 		})
 	}
 	all.Wait()
 	for _, err := range failed {
 		if err != nil {
-			return 0, 0, fmt.Errorf("memcached: %w", err)
+			return took, 0, fmt.Errorf("memcached: %w", err)
 		}
 	}
-	sorted := slices.Concat(took...)
+	sorted := slices.Concat(times...)
 	slices.Sort(sorted)
-	return sorted[len(sorted)*99/100], len(sorted), nil
+	n := len(sorted)
+	return latency{sorted[n/2], sorted[n*99/100], sorted[n*999/1000]}, n, nil
 }
 
 // runSqlite has sqlite3 time its own statements.
