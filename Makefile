@@ -7,13 +7,16 @@ FUZZ_FOR   ?= 10s
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check generate bench fuzz stress torture
+.PHONY: help build dist demo test check generate bench fuzz stress torture
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 18
 
 build: ## build bin/hbtrace, static, with the agent inside
 	$(GO) build -trimpath -o bin/hbtrace ./cmd/hbtrace
+
+dist: ## build tar.gz, .deb, .rpm and SBOM for amd64 and arm64 from the last commit, under dist/
+	@scripts/dist.sh dist
 
 demo: build ## record a small multi-threaded program; a report and pictures are left under out/
 	@scripts/demo.sh $(OUT)

@@ -4,7 +4,9 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -14,16 +16,35 @@ import (
 )
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use:   "version",
 		Short: "The version of hbtrace and of the agent inside it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				return writeVersion(cmd.OutOrStdout())
+			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "hbtrace %s\n%s %s/%s\nagent %s\n",
 				version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, agentIdentity())
 			return err
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "as JSON: versions of hbtrace, of Go and of the agent")
+	return c
+}
+
+// writeVersion is the version for programs: what must match between a binary, its recordings and a bug report.
+func writeVersion(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(struct {
+		Version string `json:"version"`
+		Go      string `json:"go"`
+		OS      string `json:"os"`
+		Arch    string `json:"arch"`
+		Agent   string `json:"agent"`
+	}{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH, agentIdentity()})
 }
 
 // version is the module's version for binaries of `go install`, otherwise the commit that was built.
