@@ -31,6 +31,9 @@ const SessionVariable = "HBTRACE_SESSION"
 // names of its functions finds them there.
 const AttachedName = "attached.so"
 
+// DormantName is the name in the directory of the dormant agent, which programs preload in order to be attached to later.
+const DormantName = "dormant.so"
+
 // preloadName is what LD_PRELOAD names in the directory. The loader of glibc replaces $PLATFORM by the CPU's,
 // so that programs of each word size find an object that they can load and none complains; musl's takes it
 // literally.
@@ -45,6 +48,7 @@ var platforms = map[string]map[string]string{
 		"agent-i686.so":     "stub_linux_386.so",
 		preloadName:         "hbagent_linux_amd64.so",
 		AttachedName:        "hbattached_linux_amd64.so", // for its names
+		DormantName:         "hbdormant_linux_amd64.so",
 	},
 	"arm64": {
 		"agent-aarch64.so": "hbagent_linux_arm64.so",
@@ -78,6 +82,15 @@ func Attached() ([]byte, error) {
 	b, err := objects.ReadFile("hbattached_linux_" + runtime.GOARCH + ".so")
 	if err != nil {
 		return nil, fmt.Errorf("hbtrace has no agent for programs that run already on linux/%s", runtime.GOARCH)
+	}
+	return b, nil
+}
+
+// Dormant is the embedded object that programs preload in order to be attached to later.
+func Dormant() ([]byte, error) {
+	b, err := objects.ReadFile("hbdormant_linux_" + runtime.GOARCH + ".so")
+	if err != nil {
+		return nil, fmt.Errorf("hbtrace has no dormant agent on linux/%s", runtime.GOARCH)
 	}
 	return b, nil
 }

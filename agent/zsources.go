@@ -9,6 +9,8 @@ var madeAMD64 = made{
 		"agent/arch_amd64.h",
 		"agent/attach.h",
 		"agent/attached.h",
+		"agent/dormant.c",
+		"agent/dormant.h",
 		"agent/elf.h",
 		"agent/emit.h",
 		"agent/hashed.h",
@@ -57,10 +59,11 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "c85a7326c3a6ac04580f6424aea963fd4a0f73cf3313d7be1de5ed6505598283",
+	sourcesSHA256: "77cb7b05a4bd5300fe6fb298747c3dca16d24ba7ef6ee3ac39404ca6f819e056",
 	objectsSHA256: map[string]string{
 		"agent/hbagent_linux_amd64.so":    "3150ba13ef112110b405e2d92029470d8d67cfd6ee5048f3d59d8f671f767007",
 		"agent/hbattached_linux_amd64.so": "b92874723cafa33637f4a169054dddf27a8156da90bf513fda3dd6ca10343a3e",
+		"agent/hbdormant_linux_amd64.so":  "adb3551cf65be45a24b68638f28050718411c9454b2fa2e21e851c883770ad9c",
 		"agent/stub_linux_386.so":         "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},
 }

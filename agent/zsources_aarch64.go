@@ -53,7 +53,7 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "8756789b9d2b9a64cdccb6edd148225514a4115520a740244a13ba8f56e2f1f8",
+	sourcesSHA256: "db1bb21c2ea81994040abf717d390e48c6920301be0d20c787d7c990b0369401",
 	objectsSHA256: map[string]string{
 		"agent/hbagent_linux_arm64.so": "087aa33f640cf3ad513800e48b1cd0be92c427984e29c195a88d36cfbd0352ee",
 	},

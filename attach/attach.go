@@ -5,7 +5,7 @@
 // program runs: the agent's text and data, thunks that jump to its wrappers, and the program's linkage slots that lead to the
 // thunks. target.go reads a process, check.go says who cannot be attached to, modules.go reads what its loader has loaded,
 // image.go relocates the agent, stub.go and stop_amd64.go run the stub, thunks.go is what stays in the program, slots.go redirects
-// calls, join.go is the whole of attaching, leave.go of leaving, inside.go proves that no thread is in the agent any more.
+// calls, dormant.go does without a stop where the program has preloaded the dormant agent, join.go is the whole of attaching, leave.go of leaving, inside.go proves that no thread is in the agent any more.
 package attach
 
 import "time"
@@ -16,6 +16,7 @@ type Step string
 // The steps, in their order.
 const (
 	StepOpened   Step = "opened"
+	StepRung     Step = "half-rung" // of a dormant agent
 	StepPlaced   Step = "stub-written"
 	StepSeized   Step = "seized"
 	StepStopped  Step = "stopped"
@@ -34,12 +35,15 @@ const (
 	StepUnmapped Step = "unmapped"
 )
 
-// Steps are all of them.
+// Steps are those of a program without a dormant agent.
 var Steps = []Step{StepOpened, StepPlaced, StepSeized, StepStopped, StepSent, StepReleased, StepMapped, StepWritten, StepArmed, StepHalf,
 	StepPatched, StepLeaving, StepHalfBack, StepRestored, StepQuiet, StepOutside, StepUnmapped}
 
 // reached is called at each step; tests replace it.
 var reached = func(Step) {}
+
+// DormantSteps are those that differ where a program has one: none of its threads is stopped.
+var DormantSteps = []Step{StepRung, StepPlaced, StepReleased, StepPatched, StepQuiet}
 
 // OnStep has f called at each step. It is for tests.
 func OnStep(f func(Step)) { reached = f }

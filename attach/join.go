@@ -42,6 +42,9 @@ func Join(pid int, s Session) (t *Target, err error) {
 	}
 	t.lookBefore()
 	reached(StepOpened)
+	if _, err = t.silent(); err != nil {
+		return t, err
+	}
 	if err = t.endEarlier(); err != nil {
 		return t, err
 	}
@@ -53,8 +56,20 @@ func Join(pid int, s Session) (t *Target, err error) {
 	}
 	if err = t.enter(s); err != nil {
 		err = errors.Join(err, t.undo())
+		if w := t.OtherVersion(); w != "" && mayNotStop(err) {
+			err = fmt.Errorf("%w; %s", err, w)
+		}
 	}
 	return t, err
+}
+
+// silent reads the modules, and gives back the calls that a dead attacher has led to the ring of a dormant agent. there were such.
+func (t *Target) silent() (were bool, err error) {
+	if err := t.readModules(); err != nil {
+		return false, err
+	}
+	t.findDormant()
+	return t.silenceEarlier()
 }
 
 // enter is the part of Join that changes the program.

@@ -249,22 +249,26 @@ func Detach(pid int) (found bool, err error) {
 		return false, err
 	}
 	defer t.Close()
-	if err := t.findThunks(); err != nil || t.thunks == 0 {
+	if err := t.own(0); err != nil {
 		return false, err
+	}
+	rung, err := t.silent()
+	if err != nil {
+		return false, err
+	}
+	if err := t.findThunks(); err != nil || t.thunks == 0 {
+		return rung, err
 	}
 	rec, err := t.record()
 	if err != nil {
 		return false, err
 	}
-	found = rec.Now.At != 0
+	found = rec.Now.At != 0 || rung
 	for i := range rec.old {
 		found = found || rec.old[i].At != 0
 	}
 	if !found {
 		return false, nil
-	}
-	if err := t.own(0); err != nil {
-		return false, err
 	}
 	if err := t.endEarlier(); err != nil {
 		return found, err

@@ -92,6 +92,15 @@ func (t *Target) plan(r *reals) (out []slot) {
 	return out
 }
 
+// slotsLeadingTo calls f for each slot whose value is an entry, with the hook that it is for.
+func (t *Target) slotsLeadingTo(entry func(at uint64) (id int, ok bool), f func(at uint64, id int)) {
+	t.eachSlot(func(_ *module, at, holds uint64, _ hooks.Info, _ elf.R_X86_64, _ string) {
+		if id, ok := entry(holds); ok {
+			f(at, id)
+		}
+	})
+}
+
 // inText: the address lies in the module's own code, as that of an unbound slot does, behind its PLT entry.
 func (t *Target) inText(a uint64, m *module) bool {
 	x, d := t.mappingAt(a), t.mappingAt(m.dynamic)

@@ -181,11 +181,8 @@ func (t *Target) choose(avoid map[int]bool) (best int) {
 	return best
 }
 
-// errTraced says that the threads belong to another tracer.
-var errTraced = errors.New("it is traced already (by a debugger or strace): end that first")
-
-// run has one thread of the program run the stub.
-func (t *Target) run(ops []op, done uint64) error {
+// runStub has a thread run the stub.
+func (t *Target) runStub(ops []op, done uint64) error {
 	code, back := makeStub(ops, done)
 	if err := t.findPad(uint64(len(code))); err != nil {
 		return err
@@ -356,13 +353,4 @@ func (t *Target) await(tid int, done uint64, ops []op) error {
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
-}
-
-func mapped(ops []op) (n uint64) {
-	for _, o := range ops {
-		if o.kind == opMap {
-			n += o.args[1]
-		}
-	}
-	return n
 }

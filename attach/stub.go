@@ -3,6 +3,7 @@ package attach
 import (
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -38,6 +39,19 @@ const (
 
 	redZone = 256
 )
+
+// errTraced says that the threads belong to another tracer.
+var errTraced = errors.New("it is traced already (by a debugger or strace): end that first")
+
+// mapped is how many bytes the operations map.
+func mapped(ops []op) (n uint64) {
+	for _, o := range ops {
+		if o.kind == opMap {
+			n += o.args[1]
+		}
+	}
+	return n
+}
 
 // assembler makes the few instructions that the stub needs.
 type assembler struct{ b []byte }

@@ -26,6 +26,9 @@ type Target struct {
 	modules []module
 	musl    bool
 
+	bell      *bell  // nil: no dormant agent that this hbtrace wakes
+	otherBell uint32 // version of one that it does not; 0: none
+
 	pad    pad
 	thunks uint64 // address of the page that stays; 0: none yet
 	image  *image

@@ -99,6 +99,9 @@ func (g *targets) add(pid int) error {
 		id.close()
 		return err
 	}
+	if other := t.OtherVersion(); other != "" {
+		s.notes.add(other)
+	}
 	g.all = append(g.all, &target{Target: t, id: id, cpu: cpu})
 	var parts []mapped
 	lo, hi, offset := t.Text()

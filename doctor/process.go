@@ -52,7 +52,14 @@ func LookProcess(pid int) (*Process, error) {
 	if err := attach.Check(pid); err != nil {
 		f.add(Warn, "attach", "start the program with hbtrace run", "not possible: %v", err)
 	} else {
-		f.add(OK, "attach", "", "possible: hbtrace attach %d", pid)
+		switch ours, other := attach.Dormant(pid); {
+		case ours:
+			f.add(OK, "attach", "", "possible without a stop, by the dormant agent that it has preloaded: hbtrace attach %d", pid)
+		case other != "":
+			f.add(Note, "attach", "", "possible by stopping a thread once: hbtrace attach %d; %s", pid, other)
+		default:
+			f.add(OK, "attach", "", "possible: hbtrace attach %d", pid)
+		}
 	}
 
 	// through /proc, so that a deleted or replaced program and one of another mount namespace are still seen

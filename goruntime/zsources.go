@@ -18,7 +18,7 @@ var madeAMD64 = made{
 		"segment/atomic.h",
 		"segment/layout.h",
 	},
-	sourcesSHA256: "bcdd44677c2863fc11e25c4b12e2e8cd1e42949ce0f6c9694540018405c64438",
+	sourcesSHA256: "5667e65ea550c9dda66b4fa3ff69ccf5ca6387611a941cbbf5619e68f4ffe284",
 	objectsSHA256: map[string]string{
 		"goruntime/blob_linux_amd64.elf": "2957e71874d285d627b6542c6c250f9e9e0d832c55e2c4f737682246b9f382e0",
 	},

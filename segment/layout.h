@@ -553,4 +553,37 @@ struct hb_record {
   /* HB_RECORD_OLD struct hb_area follow: those that could not be unmapped, since a thread was asleep in them */
 };
 
+/* ---- the dormant agent (agent/dormant.c) ----
+ * A preloaded object that wraps nothing. An attacher finds its exported hb_dormant, writes work into the bell and the real
+ * functions into the table, and leads calls of the program to the ring, one entry a hook. The first call that arrives does
+ * the work and goes on to the real function. The version changes with anything below. */
+#define HB_DORMANT_MAGIC 0x31746e6d726f6468ull /* "hdormnt1" */
+#define HB_DORMANT_VERSION 1
+#define HB_RING_BYTES 16   /* of an entry */
+#define HB_RING_ENTRIES 500
+struct hb_dormant {
+  uint64_t magic;
+  uint32_t version, bytes; /* HB_DORMANT_VERSION; of this structure */
+  uint64_t bell;           /* address of struct hb_bell, 0: it could not be mapped; a fork child finds it zeroed */
+  uint64_t ring, table;    /* of HB_RING_ENTRIES entries, and of as many addresses */
+};
+enum { HB_BELL_MAP = 1, HB_BELL_CALL, HB_BELL_STORE, HB_BELL_FUNC };
+struct hb_bell_op {
+  uint32_t kind; /* HB_BELL_* */
+  uint32_t undo; /* a mapping that is taken back when a later one fails */
+  uint64_t nr;   /* of the system call; the address of a store; the function of a call */
+  uint64_t a0, a1, a2, a3, a4, a5;
+};
+#define HB_BELL_OPS 16
+struct hb_bell {
+  uint32_t asked; /* attacher: number of the request, 0: none */
+  uint32_t taken; /* program: number of the request that a thread has begun */
+  uint32_t done;  /* program: number of the request that has ended */
+  uint32_t failed; /* program: 1 + the operation that failed; HB_BELL_WITHDRAWN */
+  uint32_t pid;   /* attacher: of the program, as it sees itself */
+  uint32_t count; /* attacher: of operations */
+  /* HB_BELL_OPS struct hb_bell_op follow */
+};
+#define HB_BELL_WITHDRAWN 1000
+
 #endif

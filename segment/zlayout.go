@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "13141ebe84c6126748bfb4dd77367edbe30c5a133e0594c418ec426539ce0b12"
+const layoutSHA256 = "0d0d5084816403ca2a528370f0ea38143f06a4becc14c236594c1f7a9abb1d44"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -60,6 +60,12 @@ const (
 	SecretBytes            = 16                 // HB_SECRET_BYTES
 	RecordMagic            = 0x316b6e7568746268 // HB_RECORD_MAGIC
 	RecordOld              = 8                  // HB_RECORD_OLD
+	DormantMagic           = 0x31746e6d726f6468 // HB_DORMANT_MAGIC
+	DormantVersion         = 1                  // HB_DORMANT_VERSION
+	RingBytes              = 16                 // HB_RING_BYTES
+	RingEntries            = 500                // HB_RING_ENTRIES
+	BellOps                = 16                 // HB_BELL_OPS
+	BellWithdrawn          = 1000               // HB_BELL_WITHDRAWN
 	ProcFree               = 0                  // HB_PROC_FREE
 	ProcClaiming           = 1                  // HB_PROC_CLAIMING
 	ProcLive               = 2                  // HB_PROC_LIVE
@@ -121,6 +127,10 @@ const (
 	JoinBusy               = 2                  // HB_JOIN_BUSY
 	JoinDone               = 3                  // HB_JOIN_DONE
 	JoinRefused            = 4                  // HB_JOIN_REFUSED
+	BellMap                = 1                  // HB_BELL_MAP
+	BellCall               = 2                  // HB_BELL_CALL
+	BellStore              = 3                  // HB_BELL_STORE
+	BellFunc               = 4                  // HB_BELL_FUNC
 )
 
 // Header is struct hb_header, 448 bytes.
@@ -1163,6 +1173,129 @@ func (v *Record) Encode(b []byte) {
 	v.Now.Encode(b[40:])
 }
 
+// Dormant is struct hb_dormant, 40 bytes.
+type Dormant struct {
+	Magic   uint64
+	Version uint32
+	Bytes   uint32
+	Bell    uint64
+	Ring    uint64
+	Table   uint64
+}
+
+// DormantBytes is sizeof(struct hb_dormant).
+const DormantBytes = 40
+
+// Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
+func (v *Dormant) Decode(b []byte) bool {
+	if len(b) < DormantBytes {
+		return false
+	}
+	v.Magic = binary.LittleEndian.Uint64(b[0:])
+	v.Version = binary.LittleEndian.Uint32(b[8:])
+	v.Bytes = binary.LittleEndian.Uint32(b[12:])
+	v.Bell = binary.LittleEndian.Uint64(b[16:])
+	v.Ring = binary.LittleEndian.Uint64(b[24:])
+	v.Table = binary.LittleEndian.Uint64(b[32:])
+	return true
+}
+
+// Encode writes the struct to the start of b, which must hold DormantBytes.
+func (v *Dormant) Encode(b []byte) {
+	_ = b[DormantBytes-1]
+	binary.LittleEndian.PutUint64(b[0:], v.Magic)
+	binary.LittleEndian.PutUint32(b[8:], v.Version)
+	binary.LittleEndian.PutUint32(b[12:], v.Bytes)
+	binary.LittleEndian.PutUint64(b[16:], v.Bell)
+	binary.LittleEndian.PutUint64(b[24:], v.Ring)
+	binary.LittleEndian.PutUint64(b[32:], v.Table)
+}
+
+// BellOp is struct hb_bell_op, 64 bytes.
+type BellOp struct {
+	Kind uint32
+	Undo uint32
+	Nr   uint64
+	A0   uint64
+	A1   uint64
+	A2   uint64
+	A3   uint64
+	A4   uint64
+	A5   uint64
+}
+
+// BellOpBytes is sizeof(struct hb_bell_op).
+const BellOpBytes = 64
+
+// Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
+func (v *BellOp) Decode(b []byte) bool {
+	if len(b) < BellOpBytes {
+		return false
+	}
+	v.Kind = binary.LittleEndian.Uint32(b[0:])
+	v.Undo = binary.LittleEndian.Uint32(b[4:])
+	v.Nr = binary.LittleEndian.Uint64(b[8:])
+	v.A0 = binary.LittleEndian.Uint64(b[16:])
+	v.A1 = binary.LittleEndian.Uint64(b[24:])
+	v.A2 = binary.LittleEndian.Uint64(b[32:])
+	v.A3 = binary.LittleEndian.Uint64(b[40:])
+	v.A4 = binary.LittleEndian.Uint64(b[48:])
+	v.A5 = binary.LittleEndian.Uint64(b[56:])
+	return true
+}
+
+// Encode writes the struct to the start of b, which must hold BellOpBytes.
+func (v *BellOp) Encode(b []byte) {
+	_ = b[BellOpBytes-1]
+	binary.LittleEndian.PutUint32(b[0:], v.Kind)
+	binary.LittleEndian.PutUint32(b[4:], v.Undo)
+	binary.LittleEndian.PutUint64(b[8:], v.Nr)
+	binary.LittleEndian.PutUint64(b[16:], v.A0)
+	binary.LittleEndian.PutUint64(b[24:], v.A1)
+	binary.LittleEndian.PutUint64(b[32:], v.A2)
+	binary.LittleEndian.PutUint64(b[40:], v.A3)
+	binary.LittleEndian.PutUint64(b[48:], v.A4)
+	binary.LittleEndian.PutUint64(b[56:], v.A5)
+}
+
+// Bell is struct hb_bell, 24 bytes.
+type Bell struct {
+	Asked  uint32
+	Taken  uint32
+	Done   uint32
+	Failed uint32
+	PID    uint32
+	Count  uint32
+}
+
+// BellBytes is sizeof(struct hb_bell).
+const BellBytes = 24
+
+// Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
+func (v *Bell) Decode(b []byte) bool {
+	if len(b) < BellBytes {
+		return false
+	}
+	v.Asked = binary.LittleEndian.Uint32(b[0:])
+	v.Taken = binary.LittleEndian.Uint32(b[4:])
+	v.Done = binary.LittleEndian.Uint32(b[8:])
+	v.Failed = binary.LittleEndian.Uint32(b[12:])
+	v.PID = binary.LittleEndian.Uint32(b[16:])
+	v.Count = binary.LittleEndian.Uint32(b[20:])
+	return true
+}
+
+// Encode writes the struct to the start of b, which must hold BellBytes.
+func (v *Bell) Encode(b []byte) {
+	_ = b[BellBytes-1]
+	binary.LittleEndian.PutUint32(b[0:], v.Asked)
+	binary.LittleEndian.PutUint32(b[4:], v.Taken)
+	binary.LittleEndian.PutUint32(b[8:], v.Done)
+	binary.LittleEndian.PutUint32(b[12:], v.Failed)
+	binary.LittleEndian.PutUint32(b[16:], v.PID)
+	binary.LittleEndian.PutUint32(b[20:], v.Count)
+}
+
 // Drift from the C layout fails here: an array's length must be 0, neither more nor less.
 var (
 	_ = [unsafe.Offsetof(Header{}.Magic) - 0]struct{}{} == [0]struct{}{}
@@ -1786,4 +1919,49 @@ var (
 	_ = [unsafe.Offsetof(Record{}.Now) - 40]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Record{}.Now) - 64]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Record{}) - 104]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Dormant{}.Magic) - 0]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Dormant{}.Magic) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Dormant{}.Version) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Dormant{}.Version) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Dormant{}.Bytes) - 12]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Dormant{}.Bytes) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Dormant{}.Bell) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Dormant{}.Bell) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Dormant{}.Ring) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Dormant{}.Ring) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Dormant{}.Table) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Dormant{}.Table) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Dormant{}) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(BellOp{}.Kind) - 0]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(BellOp{}.Kind) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(BellOp{}.Undo) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(BellOp{}.Undo) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(BellOp{}.Nr) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(BellOp{}.Nr) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(BellOp{}.A0) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(BellOp{}.A0) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(BellOp{}.A1) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(BellOp{}.A1) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(BellOp{}.A2) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(BellOp{}.A2) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(BellOp{}.A3) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(BellOp{}.A3) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(BellOp{}.A4) - 48]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(BellOp{}.A4) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(BellOp{}.A5) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(BellOp{}.A5) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(BellOp{}) - 64]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Bell{}.Asked) - 0]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Bell{}.Asked) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Bell{}.Taken) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Bell{}.Taken) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Bell{}.Done) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Bell{}.Done) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Bell{}.Failed) - 12]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Bell{}.Failed) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Bell{}.PID) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Bell{}.PID) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Bell{}.Count) - 20]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Bell{}.Count) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Bell{}) - 24]struct{}{} == [0]struct{}{}
 )

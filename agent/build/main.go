@@ -71,6 +71,8 @@ var sets = []set{
 			flags: agentFlags("-Wl,--version-script=agent/agent.map")},
 		{source: "agent/agent.c", out: "agent/hbattached_linux_amd64.so", gcc: "gcc", strip: "strip",
 			flags: agentFlags("-Wl,--version-script=agent/agent.map", "-DHB_ATTACHED", "-Wno-unused-function", "-Wno-unused-const-variable")},
+		{source: "agent/dormant.c", out: "agent/hbdormant_linux_amd64.so", gcc: "gcc", strip: "strip",
+			flags: append(agentFlags("-mgeneral-regs-only", "-Wno-unused-function"), "-Wl,-soname,hbdormant.so")},
 		{source: "agent/stub.c", out: "agent/stub_linux_386.so", gcc: "gcc", strip: "strip", optional: true,
 			flags: []string{"-m32", "-march=i686", "-O2", "-shared", "-nostdlib", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror",
 				"-fno-stack-protector", "-fcf-protection=none", "-Wl,-z,noexecstack", "-Wl,--build-id=sha1", "-Wl,-soname,hbagent.so"}},

@@ -42,6 +42,9 @@ type subject struct {
 	skip string
 }
 
+// chosen are the names of the tools to compare; nil: all.
+var chosen []string
+
 // compare runs rounds of every subject under every tool that is here.
 func compare(rounds int, outDir, bin, tmp string, names []string) error {
 	all := tools(bin)
@@ -49,6 +52,9 @@ func compare(rounds int, outDir, bin, tmp string, names []string) error {
 	fmt.Printf("%d rounds, interleaved, %s; ratios to bare (of servers: for each request): geometric mean [95 %% confidence interval], * where it can be told from 1\n", rounds, machine())
 	for i := range all {
 		t := &all[i]
+		if chosen != nil && i > 0 && !slices.Contains(chosen, t.name) {
+			continue
+		}
 		if why := t.missing(); why != "" {
 			fmt.Printf("left out: %s: %s\n", t.name, why)
 			continue

@@ -38,7 +38,11 @@ func main() {
 	flags := flag.String("flags", "", "more flags for hbtrace run, separated by spaces")
 	bin := flag.String("hbtrace", "", "the hbtrace to measure (default: built from this tree)")
 	against := flag.Bool("tools", false, "compare with other tools, and on real servers")
+	only := flag.String("only", "", "with -tools: these tools alone, separated by commas")
 	flag.Parse()
+	if *only != "" {
+		chosen = strings.Split(*only, ",")
+	}
 	if err := run(*rounds, *outDir, strings.Fields(*flags), *bin, flag.Args(), *against); err != nil {
 		fmt.Fprintf(os.Stderr, "overhead: %v\n", err)
 		os.Exit(1)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // tool runs programs under something, or bare.
@@ -43,6 +44,13 @@ func tools(hbtrace string) []tool {
 		{name: "hbtrace", hb: true, wrap: before(hbtrace, "run", "-q", "-o", "@rec", "--"),
 			shows: "on-CPU, blocked with stacks, locks with holder and releaser, allocations; not the kernel's side of a wait"},
 		{name: "hbtrace -F 10000", hb: true, wrap: before(hbtrace, "run", "-q", "-F", "10000", "-o", "@rec", "--"), shows: "the same, denser"},
+		{name: "hbtrace dormant", wrap: func(_ string, command []string) ([]string, []string) {
+			path, err := exec.Command(hbtrace, "preload", "--path").Output()
+			if err != nil {
+				return []string{"false"}, nil // the run fails, and is reported
+			}
+			return command, []string{"LD_PRELOAD=" + strings.TrimSpace(string(path))}
+		}, shows: "nothing until hbtrace attach comes"},
 		{name: "perf record -g", needs: "perf", wrap: before("perf", "record", "-q", "-F", "999", "-g", "-o", "@perf.data", "--"),
 			shows: "on-CPU only; stacks end in libraries without frame pointers"},
 		{name: "heaptrack", needs: "heaptrack", wrap: before("heaptrack", "-o", "@heap"), shows: "every allocation with its stack; nothing else"},

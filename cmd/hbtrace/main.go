@@ -116,6 +116,7 @@ and for how long, who held the lock and who released it, and what they allocated
 		newRun(),
 		newAttach(),
 		newDetach(),
+		newPreload(),
 		newReport(),
 		newExport(),
 		newView(),

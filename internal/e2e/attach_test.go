@@ -23,9 +23,9 @@ import (
 const busyThreads = 10
 
 // busy starts the program to attach to, and waits until all of its threads run.
-func busy(t *testing.T, exe string) *testprog.Running {
+func busy(t *testing.T, exe string, env ...string) *testprog.Running {
 	t.Helper()
-	p := testprog.Start(t, testprog.Command{Args: []string{exe}})
+	p := testprog.Start(t, testprog.Command{Args: []string{exe}, Env: append(os.Environ(), env...)})
 	eventually(t, "the program's threads", func() bool { return len(tasks(p.PID())) >= busyThreads })
 	eventually(t, "all that the program opens and loads", func() bool {
 		maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.PID()))

@@ -51,9 +51,15 @@ func TestAttacherKilled(t *testing.T) {
 	p := busy(t, testprog.BuildFile(t, "../../attach/testdata/busy.c"))
 	attachTo(t, p.PID(), "-d", "10ms") // the page that stays
 	takenBack(t, p.PID())
+	killedAt(t, p, attach.Steps)
+}
+
+// killedAt kills an attacher at each step, and ends the program.
+func killedAt(t *testing.T, p *testprog.Running, steps []attach.Step) {
+	t.Helper()
 	before := stateOf(t, p.PID())
 	dir := t.TempDir()
-	for _, step := range attach.Steps {
+	for _, step := range steps {
 		c := exec.Command(os.Args[0], "-test.run=^TestAttacherProcess$")
 		c.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%s:%s", attacherVariable, p.PID(), step, filepath.Join(dir, string(step)+".hbt")))
 		out, err := c.CombinedOutput()

@@ -136,15 +136,21 @@ func TestAttachTwice(t *testing.T) {
 	right(t, q)
 }
 
+// buildMusl compiles a C file with musl.
+func buildMusl(t *testing.T, source string) string {
+	t.Helper()
+	gcc := testprog.LookPath(t, "musl-gcc", "musl-tools")
+	exe := filepath.Join(t.TempDir(), "busy")
+	if out, err := exec.Command(gcc, "-O2", "-o", exe, source, "-pthread").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return exe
+}
+
 // TestAttachMusl: as TestAttach, with another C library.
 func TestAttachMusl(t *testing.T) {
 	t.Parallel()
-	gcc := testprog.LookPath(t, "musl-gcc", "musl-tools")
-	exe := filepath.Join(t.TempDir(), "busy")
-	if out, err := exec.Command(gcc, "-O2", "-o", exe, "../../attach/testdata/busy.c", "-pthread").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	p := busy(t, exe)
+	p := busy(t, buildMusl(t, "../../attach/testdata/busy.c"))
 	before := stateOf(t, p.PID())
 	attachTo(t, p.PID(), "-d", "300ms")
 	takenBack(t, p.PID())

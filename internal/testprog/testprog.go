@@ -122,7 +122,7 @@ func compile(t testing.TB, name string, src []byte, l language, extra []string) 
 		t.Fatalf("testprog: %v", err)
 	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%s %d %d\n%q\n%s\n%s", path, st.Size(), st.ModTime().UnixNano(), flags, check, src)
+	fmt.Fprintf(h, "%s %s %d %d\n%q\n%s\n%s", name, path, st.Size(), st.ModTime().UnixNano(), flags, check, src)
 	dir := filepath.Join(cacheDir(t), fmt.Sprintf("%x", h.Sum(nil)[:8]))
 	exe := filepath.Join(dir, name)
 
