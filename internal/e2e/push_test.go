@@ -19,7 +19,9 @@ import (
 	"github.com/google/pprof/profile"
 	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
 	"github.com/grafana/pyroscope/api/gen/proto/go/push/v1/pushv1connect"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	"go.opentelemetry.io/collector/pdata/pprofile"
 	"go.opentelemetry.io/collector/pdata/pprofile/pprofileotlp"
 	"google.golang.org/grpc"
 	_ "google.golang.org/grpc/encoding/gzip" // as the Collector accepts it
@@ -43,6 +45,44 @@ func newReceived() *received {
 	return &received{sums: map[string]int64{}, resource: map[string]string{}, metrics: map[string]int64{}}
 }
 
+// profiles adds a request with profiles.
+func (r *received) profiles(got pprofile.Profiles) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pushes++
+	dict := got.Dictionary()
+	for _, rp := range got.ResourceProfiles().All() {
+		for k, v := range rp.Resource().Attributes().All() {
+			r.resource[k] = v.AsString()
+		}
+		for _, sp := range rp.ScopeProfiles().All() {
+			for _, p := range sp.Profiles().All() {
+				kind := dict.StringTable().At(int(p.SampleType().TypeStrindex()))
+				for _, sample := range p.Samples().All() {
+					for _, v := range sample.Values().All() {
+						r.sums[kind] += v
+					}
+				}
+			}
+		}
+	}
+}
+
+// addMetrics adds a request with metrics.
+func (r *received) addMetrics(got pmetric.Metrics) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rm := range got.ResourceMetrics().All() {
+		for _, sm := range rm.ScopeMetrics().All() {
+			for _, m := range sm.Metrics().All() {
+				for _, p := range m.Sum().DataPoints().All() {
+					r.metrics[m.Name()] += p.IntValue()
+				}
+			}
+		}
+	}
+}
+
 // profileService is the OpenTelemetry Collector's own service, over gRPC.
 type profileService struct {
 	pprofileotlp.UnimplementedGRPCServer
@@ -50,25 +90,7 @@ type profileService struct {
 }
 
 func (s *profileService) Export(_ context.Context, req pprofileotlp.ExportRequest) (pprofileotlp.ExportResponse, error) {
-	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	s.r.pushes++
-	dict := req.Profiles().Dictionary()
-	for _, rp := range req.Profiles().ResourceProfiles().All() {
-		for k, v := range rp.Resource().Attributes().All() {
-			s.r.resource[k] = v.AsString()
-		}
-		for _, sp := range rp.ScopeProfiles().All() {
-			for _, p := range sp.Profiles().All() {
-				kind := dict.StringTable().At(int(p.SampleType().TypeStrindex()))
-				for _, sample := range p.Samples().All() {
-					for _, v := range sample.Values().All() {
-						s.r.sums[kind] += v
-					}
-				}
-			}
-		}
-	}
+	s.r.profiles(req.Profiles())
 	return pprofileotlp.NewExportResponse(), nil
 }
 
@@ -78,17 +100,7 @@ type metricService struct {
 }
 
 func (s *metricService) Export(_ context.Context, req pmetricotlp.ExportRequest) (pmetricotlp.ExportResponse, error) {
-	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	for _, rm := range req.Metrics().ResourceMetrics().All() {
-		for _, sm := range rm.ScopeMetrics().All() {
-			for _, m := range sm.Metrics().All() {
-				for _, p := range m.Sum().DataPoints().All() {
-					s.r.metrics[m.Name()] += p.IntValue()
-				}
-			}
-		}
-	}
+	s.r.addMetrics(req.Metrics())
 	return pmetricotlp.NewExportResponse(), nil
 }
 
@@ -177,7 +189,44 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 // What receivers got, added up over several pushes, is what a dump of the whole window says, to the nanosecond.
 func TestPush(t *testing.T) {
 	otel, pyro := newReceived(), newReceived()
-	urls := []string{listenOTLP(t, otel), listenPyroscope(t, pyro)}
+	want := pushTwice(t, []string{listenOTLP(t, otel), listenPyroscope(t, pyro)}, func(n int) bool {
+		for _, r := range []*received{otel, pyro} {
+			r.mu.Lock()
+			arrived := r.pushes >= n
+			r.mu.Unlock()
+			if !arrived {
+				return false
+			}
+		}
+		return true
+	})
+	otel.check(t, "OTLP", want)
+	pyro.check(t, "Pyroscope", want)
+	if otel.resource["service.name"] != "stock" || otel.resource["process.pid"] == "" || pyro.resource["service_name"] != "stock" {
+		t.Errorf("resources %q and %q", otel.resource, pyro.resource)
+	}
+	if got := otel.metrics["hbtrace.lock.wait.time"]; got != want["delay"] {
+		t.Errorf("metric of waits for locks: %d ns, the profile has %d", got, want["delay"])
+	}
+}
+
+// check compares sums by sample type with those of the recording.
+func (r *received) check(t *testing.T, name string, want map[string]int64) {
+	t.Helper()
+	for _, kind := range []string{"cpu", "blocked", "delay", "contentions", "alloc_space"} {
+		if r.sums[kind] != want[kind] {
+			t.Errorf("%s: %s %d, the recording has %d", name, kind, r.sums[kind], want[kind])
+		}
+		if want[kind] == 0 {
+			t.Errorf("the recording has no %s", kind)
+		}
+	}
+}
+
+// pushTwice records a program that works twice, pushes to each URL by a process of its own, and gives the sums of the whole
+// recording by sample type. arrived tells whether every receiver has had n pushes.
+func pushTwice(t *testing.T, urls []string, arrived func(n int) bool) (want map[string]int64) {
+	t.Helper()
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	dir := t.TempDir()
 	done := filepath.Join(dir, "done")
@@ -198,9 +247,7 @@ func TestPush(t *testing.T) {
 	for i, next := range []string{".go", ""} {
 		path := done + "." + strconv.Itoa(i+1)
 		waitFor(t, path, func() bool { _, err := os.Stat(path); return err == nil })
-		for _, r := range []*received{otel, pyro} {
-			waitFor(t, "a push", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.pushes > i })
-		}
+		waitFor(t, "a push", func() bool { return arrived(i + 1) })
 		if err := os.WriteFile(done+next, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -218,26 +265,11 @@ func TestPush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]int64{}
-	addUp(want, p)
-	for name, r := range map[string]*received{"OTLP": otel, "Pyroscope": pyro} {
-		for _, kind := range []string{"cpu", "blocked", "delay", "contentions", "alloc_space"} {
-			if r.sums[kind] != want[kind] {
-				t.Errorf("%s: %s %d, the recording has %d", name, kind, r.sums[kind], want[kind])
-			}
-			if want[kind] == 0 {
-				t.Errorf("the recording has no %s", kind)
-			}
-		}
-	}
-	if otel.resource["service.name"] != "stock" || otel.resource["process.pid"] == "" || pyro.resource["service_name"] != "stock" {
-		t.Errorf("resources %q and %q", otel.resource, pyro.resource)
-	}
-	if got := otel.metrics["hbtrace.lock.wait.time"]; got != want["delay"] {
-		t.Errorf("metric of waits for locks: %d ns, the profile has %d", got, want["delay"])
-	}
 	if err := s.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	s.finish(t)
+	want = map[string]int64{}
+	addUp(want, p)
+	return want
 }
