@@ -150,6 +150,7 @@ static uint32_t hb_map(const struct hb_hello *hello, int fd) {
   hb.procs_cap = g.procs_cap;
   hb.features = g.features;
   hb.signal = g.signal;
+  hb.moves = g.signal == HB_SIGURG ? HB_MOVES : 0;
   hb.cookie = g.cookie & ~0xffu;
   hb.tick_ns = g.tick_ns;
   hb.alloc_period = g.alloc_period;

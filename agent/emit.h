@@ -269,6 +269,7 @@ HB_INLINE int hb_signal_comes(const struct hb_tls *t) {
 }
 
 /* Sample at a hook: the first one in a new tick, or on entering a parking call. hook path */
+static void hb_signal_followed(struct hb_tls *t);
 static HB_NOINLINE void hb_sample_hook(struct hb_tls *t, uint32_t kind, uint32_t hook, uint64_t object,
                                        const void *frame) {
   if (!hb_thread_ready(t)) {
@@ -276,6 +277,7 @@ static HB_NOINLINE void hb_sample_hook(struct hb_tls *t, uint32_t kind, uint32_t
     return;
   }
   hb_publish_counters(t, t->slot);
+  if (HB_UNLIKELY((t->flags & HB_TLS_MOVED) != hb.moved)) hb_signal_followed(t);
   if (!hb_load_relaxed(&hb.header->recording) || (kind == HB_SAMPLE_SYNC && hb_signal_comes(t))) {
     t->tick = hb_load_relaxed(&hb.header->tick);
     return;

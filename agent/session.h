@@ -21,6 +21,8 @@
 #define HB_MSG_CMSG_CLOEXEC 0x40000000
 #define HB_MSG_NOSIGNAL 0x4000
 #define HB_SIGURG 23
+#define HB_SIGWINCH 28
+#define HB_MOVES 8
 #define HB_F_GET_SEALS 1034
 #define HB_SEALS 7u /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW */
 /* A collector that answers no sooner is none. One that is stopped answers nobody: whether it is, is looked at after the first

@@ -27,7 +27,8 @@ enum { HB_TLS_DEAD = 1, /* the thread has said goodbye: what still runs on it pa
        HB_TLS_ALONE = 8, /* its private memory is a mapping of its own, without room for locks that are held */
        HB_TLS_LENT = 16, /* our signal is blocked to the program, and not to the kernel (sampler/lend.h) */
        HB_TLS_BLOCKED = 32, /* the target has our signal blocked */
-       HB_TLS_SMALL = 64 /* its alternate signal stack has no room for our handler (sampler/altstack.h) */ };
+       HB_TLS_SMALL = 64, /* its alternate signal stack has no room for our handler (sampler/altstack.h) */
+       HB_TLS_MOVED = 128 /* HB_TLS_BLOCKED is about the second sampling signal (sampler/move.h) */ };
 
 /* Initial-exec thread-local state: zero on a new thread, copied on fork. At most 256 bytes, since an agent
  * that is loaded late finds little static TLS left. */
@@ -208,7 +209,12 @@ struct hb_process {
   _Atomic uint32_t on;      /* 1: attached and recording */
   uint32_t features;
   uint32_t confined; /* 1: it has been about to confine its system calls (hooks/cond.h); what it execs is, too */
-  uint32_t signal, cookie;
+  _Atomic uint32_t signal;  /* in force for this process */
+  uint32_t cookie;
+  _Atomic uint32_t moves;   /* how often another signal may still be tried (sampler/move.h) */
+  _Atomic uint32_t moved;   /* HB_TLS_MOVED when it is the second one; 0 */
+  _Atomic uint32_t moving;  /* 1: a thread is choosing another signal */
+  _Atomic uint32_t lent;    /* 1: a thread has lent the signal (sampler/lend.h) */
   uint64_t tick_ns, alloc_period, call_threshold, wake_threshold; /* thresholds in stamps */
   uint64_t cpu_period_ns;
   _Atomic uint32_t flights[HB_FLIGHTS]; /* signals that came from another CPU, by how long they took (sampler/flight.h) */

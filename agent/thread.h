@@ -179,6 +179,7 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   hb_store_relaxed(&s->samples, (uint64_t)0);
   uint64_t mask = 0;
   hb_sys4(HB_SYS_rt_sigprocmask, 0, NULL, &mask, 8);
+  t->flags = (t->flags & ~(uint32_t)HB_TLS_MOVED) | hb.moved;
   hb_rest_set(t, HB_TLS_BLOCKED, (mask & hb_signal_bit()) != 0);
   hb_rest_set(t, HB_TLS_SMALL, !birth && hb_alternate_small()); /* a new thread has none */
   hb_store_relaxed(&s->state, birth ? (uint32_t)HB_BLOCKED : t->rest);
@@ -275,6 +276,7 @@ static int hb_proc_claim(uint32_t parent_uid, uint32_t host_pid, uint32_t flags)
     p->parent_uid = parent_uid;
     p->host_pid = host_pid;
     p->start_ns = hb_now_ns();
+    hb_store_relaxed(&p->signal, hb.signal);
     hb_store_relaxed(&p->flags, flags);
     hb_store_relaxed(&p->disabled, (uint32_t)HB_OFF_NO);
     hb_store_relaxed(&p->gate, (uint32_t)HB_GATE_OPEN);
@@ -333,6 +335,7 @@ static HB_NOINLINE void hb_after_fork(struct hb_tls *t) {
   t->busy_sp = 0;
   t->outer.sp = 0;
   t->proxy_depth = 0;
+  hb_store_relaxed(&hb.moving, 0u);
   t->waiting = 0; /* its parent's: the child's counts are wiped */
   t->local = NULL;
   hb_local_forked();

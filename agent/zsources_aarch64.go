@@ -41,7 +41,9 @@ var madeARM64 = made{
 		"sampler/handler.h",
 		"sampler/lend.h",
 		"sampler/mask.h",
+		"sampler/move.h",
 		"sampler/points.h",
+		"sampler/sigaction.h",
 		"segment/atomic.h",
 		"segment/layout.h",
 		"syscallproxy/proxy.h",
@@ -53,8 +55,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "db1bb21c2ea81994040abf717d390e48c6920301be0d20c787d7c990b0369401",
+	sourcesSHA256: "b14442ad4e1bef41e0be86deb50d5372b9e35d34b9d28159d79970ebc38a53ca",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "087aa33f640cf3ad513800e48b1cd0be92c427984e29c195a88d36cfbd0352ee",
+		"agent/hbagent_linux_arm64.so": "04e4832ee73b08e52007b27dd9d70c68cf6c9eb38dcf66b77c6ab0efdb0fda1b",
 	},
 }

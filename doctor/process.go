@@ -90,13 +90,16 @@ func lookOwner(f *findings, st map[string]string) {
 
 // lookSignal says what the process does with the sampling signal.
 func lookSignal(f *findings, st map[string]string) {
-	is := func(set string) bool {
+	has := func(set string, signal unix.Signal) bool {
 		mask, err := strconv.ParseUint(st[set], 16, 64)
-		return err == nil && mask&(1<<(uint(unix.SIGURG)-1)) != 0
+		return err == nil && mask&(1<<(uint(signal)-1)) != 0
 	}
+	is := func(set string) bool { return has(set, unix.SIGURG) }
 	switch {
+	case is("SigCgt") && !has("SigCgt", unix.SIGWINCH) && !has("SigBlk", unix.SIGWINCH):
+		f.add(OK, "SIGURG", "", "has a handler of its own for the sampling signal: SIGWINCH is used instead")
 	case is("SigCgt"):
-		f.add(Note, "SIGURG", "", "has a handler of its own for the sampling signal: samples are taken at hooked calls and lean towards them; use --signal rtmin+10")
+		f.add(Note, "SIGURG", "", "has handlers of its own for SIGURG and SIGWINCH: samples are taken at hooked calls and lean towards them; use --signal rtmin+10")
 	case is("SigBlk") || is("SigIgn"):
 		f.add(Note, "SIGURG", "", "blocks or ignores the sampling signal: samples are taken at hooks only")
 	default:

@@ -293,7 +293,7 @@ HB_EXPORT long syscall(long n, long a, long b, long c, long d, long e, long f) {
     if (op & HB_FUTEX_WAKES) return hb_futex_wake(n, a, b, c, d, e, f);
   } else if (hb_sleeper(n) && hb_load_relaxed(&hb.on) && (n != HB_SYS_io_uring_enter || c > 0)) { /* c: completions waited for */
     return hb_syscall_sleeps(n, a, b, c, d, e, f);
-  } else if (HB_UNLIKELY(n == HB_SYS_rt_sigaction) && hb_own_signal((int)a) && d == 8) {
+  } else if (HB_UNLIKELY(n == HB_SYS_rt_sigaction) && (b ? hb_keeps_signal((int)a, hb_is_handler(*(void *const *)b)) : hb_own_signal((int)a)) && d == 8) {
     return hb_own_syscall((const struct hb_sigaction *)b, (struct hb_sigaction *)c);
   } else if (HB_UNLIKELY(n == HB_SYS_sigaltstack) && HB_REAL(void *, sigaltstack)) {
     return hb_change_stack((int (*)(const void *, void *))hb_real.sigaltstack, (const struct hb_stack_t *)a, (void *)b);

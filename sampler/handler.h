@@ -16,6 +16,7 @@
 #include "sampler/action.h"
 #include "sampler/arrival.h"
 #include "sampler/lend.h"
+#include "sampler/sigaction.h"
 #include "syscallproxy/proxy.h"
 
 /* The target is sent the signal by others, and has no handler for it: we do without one from here on. signal-safe; all signals
@@ -84,6 +85,13 @@ static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
   hb_store_release(&s->state, (uint32_t)HB_RUNNING);
 }
 
+/* Does the target have our signal blocked, and not all others as well? Then it has a use for it. hook path */
+static HB_NOINLINE void hb_signal_alone(struct hb_tls *t) {
+  uint64_t mask = 0;
+  if (!(t->flags & HB_TLS_BLOCKED) || !hb.moves || hb.confined || hb_is_err(hb_signal_mask(0, NULL, &mask))) return;
+  if (mask & hb_signal_bit() && !hb_blocks_all(mask)) hb_signal_move(t, hb.signal);
+}
+
 /* Install our handler; what was there becomes the target's. init only */
 static void hb_signal_install(void) {
   struct hb_sigaction none = {0, 0, 0, 0}, old = {0, 0, 0, 0};
@@ -91,8 +99,11 @@ static void hb_signal_install(void) {
     atomic_fetch_or_explicit(&hb.slot->flags, HB_PROCF_SYNC_ONLY, memory_order_relaxed);
     return;
   }
-  if (old.handler != (void *)hb_on_signal) hb_app_action_set(&old);
-  if (hb_handles(&old) && old.handler != (void *)hb_on_signal) hb_own_action(&old, NULL);
+  if (old.handler != (void *)hb_on_signal) {
+    hb_app_action_set(&old);
+    if (hb_handles(&old) && !hb_signal_move(hb_self(), hb.signal)) hb_own_action(&old, NULL);
+  }
+  hb_signal_alone(hb_self());
 }
 
 #endif

@@ -45,8 +45,9 @@ static void hb_lend_at_birth(struct hb_tls *t, int creator_lent) {
   if (!creator_lent && (!t->slot || !(t->flags & HB_TLS_BLOCKED))) return;
   if (hb.confined || hb_is_err(hb_sys4(HB_SYS_rt_sigprocmask, HB_SIG_BLOCK, NULL, &mask, 8))) return;
   if (creator_lent) mask |= hb_signal_bit();
-  if (t->slot && hb.signal == HB_SIGURG && hb_blocks_all(mask) && !hb_load_relaxed(&hb.own_use) && !hb_handles(hb_app_action()) && !hb_load_relaxed(&hb.given_up) &&
+  if (t->slot && hb.signal < 32 && hb_blocks_all(mask) && !hb_load_relaxed(&hb.own_use) && !hb_handles(hb_app_action()) && !hb_load_relaxed(&hb.given_up) &&
       !(hb_load_relaxed(&hb.slot->flags) & (HB_PROCF_SYNC_ONLY | HB_PROCF_HANDLER_CHAINED))) {
+    hb_store_relaxed(&hb.lent, 1u);
     t->flags |= HB_TLS_LENT; /* before it is open: one of the program's own may have waited for that, and is put back */
     hb_rest_set(t, HB_TLS_BLOCKED, 0);
     if (hb_is_err(hb_mask_signal(HB_SIG_UNBLOCK))) {

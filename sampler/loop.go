@@ -35,8 +35,8 @@ type loop struct {
 	tickNs     int64
 	intervalNs uint64 // CPU time between periodic samples
 	cookie     uint64
-	signalBit  uint64
-	sampling   bool // FeatureCPU: without it only ticks are published
+	signal     int32 // of the session
+	sampling   bool  // FeatureCPU: without it only ticks are published
 
 	parent    uint32 // pid of the process that waits for this one, and dies with the collector
 	chance    uint64 // chanceOf

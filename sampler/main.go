@@ -88,8 +88,8 @@ func newLoop(seg *segment.Segment, ctl *control) (*loop, error) {
 	}
 	l.chance = chanceOf(uint64(l.tickNs), l.intervalNs)
 	l.saysWchan = saysWchan()
-	l.info = sigInfo{signo: int32(c.Signal), code: siQueue, uid: uint32(unix.Getuid())}
-	l.signalBit = 1 << (c.Signal - 1)
+	l.info = sigInfo{code: siQueue, uid: uint32(unix.Getuid())}
+	l.signal = int32(c.Signal)
 	for i := range l.procs { // what a sampler that died while it sent has left
 		seg.Proc(i).Gate.And(^uint32(segment.GateSending))
 	}

@@ -27,15 +27,18 @@ static HB_NOINLINE int hb_change_mask(hb_mask_fn real, int how, const uint64_t *
     if (r == 0 && old) old[0] |= hb_signal_bit();
     return r;
   }
+  if (HB_UNLIKELY((t->flags & HB_TLS_MOVED) != hb.moved) && t->slot) hb_signal_followed(t);
   uint64_t named = set ? set[0] & hb_signal_bit() : 0;
   int changes = set && (how == HB_SIG_SETMASK ? (named != 0) != ((t->flags & HB_TLS_BLOCKED) != 0)
                                               : named && (how == HB_SIG_BLOCK) != ((t->flags & HB_TLS_BLOCKED) != 0));
-  if (!changes || !hb_thread_ready(t)) return real(how, set, old);
-  struct hb_thread *s = t->slot;
-  hb_block_enter(t, s, &b, HB_FRAME);
+  int ready = changes && hb_thread_ready(t);
+  if (ready) hb_block_enter(t, t->slot, &b, HB_FRAME);
   int r = real(how, set, old);
-  if (r == 0 && !b.passive) hb_rest_set(t, HB_TLS_BLOCKED, !(t->flags & HB_TLS_BLOCKED));
-  hb_block_leave(t, s, &b);
+  if (ready) {
+    if (r == 0 && !b.passive) hb_rest_set(t, HB_TLS_BLOCKED, !(t->flags & HB_TLS_BLOCKED));
+    hb_block_leave(t, t->slot, &b);
+  }
+  if (HB_UNLIKELY(t->flags & HB_TLS_BLOCKED) && r == 0 && set) hb_signal_alone(t);
   return r;
 }
 
@@ -55,7 +58,7 @@ HB_EXPORT void *sigset(int sig, void *handler) {
   typedef void *(*fn)(int, void *);
   fn real = HB_REAL(fn, sigset);
   if (!real) return (void *)hb_fail(HB_ENOSYS);
-  if (!hb_own_signal(sig)) return real(sig, handler);
+  if (!hb_keeps_signal(sig, handler != HB_SIG_HOLD && hb_is_handler(handler))) return real(sig, handler);
   uint64_t set[16] = {hb_signal_bit()}, before[16] = {0};
   void *was = hb_app_action()->handler;
   if (handler == HB_SIG_ERR) {
@@ -71,7 +74,7 @@ HB_EXPORT int sigignore(int sig) {
   typedef int (*fn)(int);
   fn real = HB_REAL(fn, sigignore);
   if (!real) return (int)hb_fail(HB_ENOSYS);
-  if (!hb_own_signal(sig)) return real(sig);
+  if (!hb_keeps_signal(sig, 0)) return real(sig);
   hb_own_handler(HB_SIG_IGN, 0, 0);
   return 0;
 }

@@ -229,6 +229,7 @@ func (l *loop) ask(i int, proc uint32, t *thread, s *segment.Thread, p *proc, ki
 	if !s.State.CompareAndSwap(segment.StateRunning, segment.StateSignalled) {
 		return false // it went into a call
 	}
+	l.info.signo = l.signalOf(proc)
 	l.info.value = l.cookie | uint64(kind)
 	if e := l.info.queue(p.hostPID, t.tid); e != 0 {
 		s.State.CompareAndSwap(segment.StateSignalled, segment.StateRunning)
@@ -252,6 +253,15 @@ func (l *loop) ask(i int, proc uint32, t *thread, s *segment.Thread, p *proc, ki
 	return true
 }
 
+// signalOf is the sampling signal of a process. Its agent may move it, if the user has not chosen it, to another one that is
+// ignored by default (sampler/move.h); whatever else the segment says is not sent.
+func (l *loop) signalOf(proc uint32) int32 {
+	if l.signal == int32(unix.SIGURG) && l.seg.Proc(int(proc)).Signal.Load() == uint32(unix.SIGWINCH) {
+		return int32(unix.SIGWINCH)
+	}
+	return l.signal
+}
+
 func (l *loop) answered(proc uint32, t *thread) {
 	t.askedNs = 0
 	if proc < uint32(len(l.procs)) {
@@ -269,7 +279,7 @@ func (l *loop) waiting(i int, proc uint32, t *thread, s *segment.Thread, p *proc
 		return 1
 	}
 	t.checkAfter = min(t.checkAfter*2, t.checkAfter+maxStuckWait)
-	fate, ok := l.fate(t, p)
+	fate, ok := l.fate(proc, t, p)
 	switch {
 	case !ok:
 		return l.lose(i, t)
@@ -302,7 +312,7 @@ const (
 )
 
 // fate is what became of the signal, by the thread's masks; false when the thread is gone.
-func (l *loop) fate(t *thread, p *proc) (fate, bool) {
+func (l *loop) fate(proc uint32, t *thread, p *proc) (fate, bool) {
 	fd := l.path.reset().str("task/").num(t.tid).str("/status").open(int(p.dir), unix.O_RDONLY)
 	if noDescriptor(fd) {
 		return fatePending, true
@@ -315,7 +325,7 @@ func (l *loop) fate(t *thread, p *proc) (fate, bool) {
 	if n <= 0 {
 		return 0, false
 	}
-	return fateOf(l.buf[:n], l.signalBit), true
+	return fateOf(l.buf[:n], 1<<(l.signalOf(proc)-1)), true
 }
 
 func fateOf(status []byte, bit uint64) fate {
@@ -338,7 +348,7 @@ func fateOf(status []byte, bit uint64) fate {
 // quietLook sees now and then whether our handler has come back.
 func (l *loop) quietLook(proc uint32, t *thread, p *proc) uint64 {
 	if p.quiet && l.now >= p.quietUntil {
-		if fate, ok := l.fate(t, p); ok && fate != fateNoHandler {
+		if fate, ok := l.fate(proc, t, p); ok && fate != fateNoHandler {
 			l.unquieten(proc, p)
 			return 1
 		}

@@ -140,7 +140,7 @@ struct hb_proc {
   _Atomic uint64_t hooks_unresolved; /* wrapped functions with nothing behind them */
   _Atomic uint64_t boot_allocs;     /* allocations served before malloc was resolved */
   _Atomic uint32_t gate;            /* HB_GATE_* */
-  uint32_t pad0;
+  _Atomic uint32_t signal;          /* the sampling signal here: header.signal, or another that is ignored by default (sampler/move.h) */
   _Atomic uint64_t small_stacks; /* alternate signal stacks without room for our handler: their threads are not signalled */
   uint64_t reserved1[3];
   _Alignas(64) uint8_t exe[128];    /* path as readlink(/proc/self/exe) gave it, NUL-terminated, may be cut */

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "0d0d5084816403ca2a528370f0ea38143f06a4becc14c236594c1f7a9abb1d44"
+const layoutSHA256 = "4f375342e57f7a3d23201ec3d6417f375982405937db8726543b5f50290e188e"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -199,7 +199,7 @@ type Proc struct {
 	HooksUnresolved atomic.Uint64
 	BootAllocs      atomic.Uint64
 	Gate            atomic.Uint32
-	Pad0            atomic.Uint32
+	Signal          atomic.Uint32
 	SmallStacks     atomic.Uint64
 	Reserved1       [3]atomic.Uint64
 	_               [48]byte
@@ -1411,8 +1411,8 @@ var (
 	_ = [unsafe.Sizeof(Proc{}.BootAllocs) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Proc{}.Gate) - 104]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}.Gate) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Proc{}.Pad0) - 108]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Proc{}.Pad0) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Proc{}.Signal) - 108]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Proc{}.Signal) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Proc{}.SmallStacks) - 112]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}.SmallStacks) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Proc{}.Reserved1) - 120]struct{}{} == [0]struct{}{}

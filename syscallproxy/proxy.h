@@ -45,7 +45,7 @@
 struct hb_block {
   struct hb_outer prev_outer;
   uint32_t passive; /* nested or bypassed: leave does not touch the state */
-  uint32_t unmask;  /* our signal was masked for the call and is to be unmasked */
+  uint32_t unmask;  /* this signal was masked for the call and is to be unmasked; 0: none */
   uint64_t waited;  /* stamps for which it waited for a signal of ours that was on its way: to the program a part of the call */
 };
 
@@ -149,7 +149,7 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, str
     if (hb_cas_seq(&s->state, &x, to)) break;
     if (turns > limit + HB_STATE_TRIES) { /* somebody else writes here: go on without the handshake, and without the signal */
       b->passive = 1;
-      b->unmask = (old & ours) == 0;
+      b->unmask = old & ours ? 0 : hb.signal;
       hb_never_sent();
       break;
     }
@@ -189,7 +189,7 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, str
     } else if (++tries >= limit || held) { /* announced, never sent: whoever announced it is gone or starved */
       x = HB_SIGNALLED;
       if (hb_cas_seq(&s->state, &x, to)) {
-        b->unmask = (old & ours) == 0 && !held;
+        b->unmask = old & ours || held ? 0 : hb.signal;
         if (!held) hb_never_sent();
         break;
       }
@@ -226,7 +226,7 @@ HB_INLINE void hb_block_leave(struct hb_tls *t, struct hb_thread *s, struct hb_b
   t->outer = b->prev_outer;
   t->proxy_depth--;
   if (HB_UNLIKELY(b->unmask)) {
-    uint64_t ours = hb_signal_bit();
+    uint64_t ours = 1ull << ((b->unmask - 1) & 63);
     hb_sys4(HB_SYS_rt_sigprocmask, 1 /* SIG_UNBLOCK */, &ours, NULL, 8);
   }
 }

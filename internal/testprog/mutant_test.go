@@ -46,7 +46,7 @@ var mutants = []mutant{
 	{"own-signal-not-handed-on", "sampler/handler.h",
 		"((void (*)(int, void *, void *))app.handler)(sig, info, uc);",
 		"return;",
-		[]string{"-F", "10000"}, "sigurg", nil, 0},
+		[]string{"-F", "10000"}, "sigurg", []string{"kept"}, 0},
 }
 
 // TestStressMutants runs only with HBTRACE_STRESS: each mutant is an hbtrace of its own, built and run in about 20 s.
