@@ -53,14 +53,14 @@ const (
 type Nest struct {
 	stacks Stacks
 	to     []func(*Step) error
-	held   map[trace.ThreadID]*queue
-	recent [256]*queue // by id: threads take turns, and a map is slow for every event
+	held   trace.PerThread[queue]
 	free   []*queue
+	one    Step // of an event that is not held
 }
 
 // New makes a Nest that gives each step to functions, in turn. A Step and its Event are valid during that call only.
 func New(stacks Stacks, to ...func(*Step) error) *Nest {
-	return &Nest{stacks: stacks, to: to, held: map[trace.ThreadID]*queue{}}
+	return &Nest{stacks: stacks, to: to}
 }
 
 // queue holds the latest events of a thread, in the order of their steps.
@@ -87,7 +87,8 @@ func (x *entry) interval() bool { return x.e.Kind == trace.KindWait || x.e.Kind 
 // Add takes the next stored event, and a number that its steps carry. It keeps no reference to the event.
 func (n *Nest) Add(e *trace.Event, tag uint64) error {
 	if e.Kind.Beside() { // out of the order of the thread's own events, and not held
-		return n.step(&Step{Event: e, Tag: tag, Start: min(e.Start, e.Time), End: e.Time})
+		n.one = Step{Event: e, Tag: tag, Start: min(e.Start, e.Time), End: e.Time}
+		return n.step(&n.one)
 	}
 	q := n.queue(e.Thread)
 	if e.Stack != 0 && n.stacks.Valid(e.Stack) {
@@ -102,27 +103,46 @@ func (n *Nest) Add(e *trace.Event, tag uint64) error {
 		if e.Kind == trace.KindThreadExit {
 			n.forget(q)
 		}
-		return n.step(&Step{Event: e, Tag: tag, Start: e.Time, End: e.Time, Last: q.last})
+		n.one = Step{Event: e, Tag: tag, Start: e.Time, End: e.Time, Last: q.last}
+		return n.step(&n.one)
 	}
-	x := entry{e: *e, tag: tag, start: e.Start, end: e.Time}
+	x := q.push()
+	x.e, x.tag, x.start, x.end = *e, tag, e.Start, e.Time
+	x.inside, x.clipped, x.own = 0, false, false
 	if x.start == 0 || x.start > x.end {
 		x.start = x.end
 	}
 	switch {
 	case x.start >= q.end:
-		q.list = append(q.list, x)
+		q.end = x.end
 	case x.interval():
-		n.insert(q, &x)
+		y := *x
+		q.list = q.list[:len(q.list)-1]
+		n.insert(q, &y)
+		q.end = max(q.end, y.end)
 	default:
 		x.clipped = x.end < q.end
 		x.start, x.end = q.end, max(x.end, q.end)
-		q.list = append(q.list, x)
+		q.end = x.end
 	}
-	q.end = max(q.end, x.end)
 	if most := n.most(); len(q.list)-q.head > most {
 		return n.give(q, most/2)
 	}
 	return nil
+}
+
+// push makes an entry behind the others, to be filled.
+func (q *queue) push() *entry {
+	if len(q.list) == cap(q.list) && q.head > 0 {
+		q.list = q.list[:copy(q.list, q.list[q.head:])]
+		q.head = 0
+	}
+	if len(q.list) < cap(q.list) {
+		q.list = q.list[:len(q.list)+1]
+	} else {
+		q.list = append(q.list, entry{})
+	}
+	return &q.list[len(q.list)-1]
 }
 
 func (n *Nest) step(s *Step) error {
@@ -136,13 +156,7 @@ func (n *Nest) step(s *Step) error {
 
 // Close gives away what is held.
 func (n *Nest) Close() error {
-	ids := make([]trace.ThreadID, 0, len(n.held))
-	for id := range n.held {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		q := n.held[id]
+	for _, q := range n.held.All() {
 		if err := n.give(q, 0); err != nil {
 			return err
 		}
@@ -152,14 +166,10 @@ func (n *Nest) Close() error {
 }
 
 // most is how many events of a thread are held.
-func (n *Nest) most() int { return min(max(budgetHeld/len(n.held), leastHeld), mostHeld) }
+func (n *Nest) most() int { return min(max(budgetHeld/n.held.Len(), leastHeld), mostHeld) }
 
 func (n *Nest) queue(id trace.ThreadID) *queue {
-	recent := &n.recent[id%256]
-	if *recent != nil && (*recent).id == id {
-		return *recent
-	}
-	q := n.held[id]
+	q := n.held.Get(id)
 	if q == nil {
 		if last := len(n.free) - 1; last >= 0 {
 			q, n.free = n.free[last], n.free[:last]
@@ -168,9 +178,8 @@ func (n *Nest) queue(id trace.ThreadID) *queue {
 			q = &queue{}
 		}
 		q.id = id
-		n.held[id] = q
+		n.held.Put(id, q)
 	}
-	*recent = q
 	return q
 }
 
@@ -178,10 +187,7 @@ func (n *Nest) queue(id trace.ThreadID) *queue {
 const mostFree = 64
 
 func (n *Nest) forget(q *queue) {
-	delete(n.held, q.id)
-	if recent := &n.recent[q.id%256]; *recent == q {
-		*recent = nil
-	}
+	n.held.Delete(q.id)
 	if len(n.free) < mostFree {
 		n.free = append(n.free, q)
 	}
@@ -264,20 +270,23 @@ func (n *Nest) compare(x *entry, behind []entry) {
 // not lead through the interval's call.
 func (n *Nest) before(y, x *entry) bool {
 	a, b := n.stack(&y.e), n.stack(&x.e)
-	if a == 0 || b == 0 || n.extends(a, b) {
+	if a == 0 || b == 0 {
 		return false
 	}
-	return n.base(a) == n.base(b)
-}
-
-func (n *Nest) base(id trace.StackID) trace.StackID {
-	for {
-		p := n.stacks.Parent(id)
-		if p == 0 {
-			return id
-		}
-		id = p
+	deep, depth := n.stacks.Depth(a), n.stacks.Depth(b)
+	for ; deep > depth; deep-- {
+		a = n.stacks.Parent(a)
 	}
+	if a == b {
+		return false
+	}
+	for ; depth > deep; depth-- {
+		b = n.stacks.Parent(b)
+	}
+	for a != b { // to where both come from, or past their roots
+		a, b = n.stacks.Parent(a), n.stacks.Parent(b)
+	}
+	return a != 0
 }
 
 // extends says that stack leads through of, or is it.
@@ -299,42 +308,43 @@ func (n *Nest) stack(e *trace.Event) trace.StackID {
 
 // give gives away the oldest, until no more than most are held.
 func (n *Nest) give(q *queue, most int) error {
+	from := q.head
 	for q.head < len(q.list) && len(q.list)-q.head > most {
-		next := q.head + 1 + q.list[q.head].inside
 		q.given = max(q.given, q.list[q.head].end)
-		if err := n.steps(q.list[q.head:next]); err != nil {
-			return err
-		}
-		q.head = next
+		q.head += 1 + q.list[q.head].inside
 	}
-	q.list = slices.Delete(q.list, 0, q.head)
-	q.head = 0
+	if err := n.steps(q.list[from:q.head]); err != nil {
+		return err
+	}
+	if q.head == len(q.list) {
+		q.list, q.head = q.list[:0], 0
+	}
 	return nil
 }
 
 // steps gives away a list of entries, each with what lies inside it.
 func (n *Nest) steps(list []entry) error {
+	var s Step
 	for i := 0; i < len(list); {
 		x := &list[i]
-		s := Step{Event: &x.e, Tag: x.tag, Start: x.start, End: x.end, Clipped: x.clipped, Own: x.own}
-		if !x.interval() {
+		s = Step{Event: &x.e, Tag: x.tag, Start: x.start, End: x.end, Clipped: x.clipped, Own: x.own}
+		next := i + 1 + x.inside
+		if x.interval() {
+			s.Phase = Enter
+		}
+		if err := n.step(&s); err != nil {
+			return err
+		}
+		if x.inside > 0 {
+			if err := n.steps(list[i+1 : next]); err != nil {
+				return err
+			}
+		}
+		if x.interval() {
+			s.Phase = Leave
 			if err := n.step(&s); err != nil {
 				return err
 			}
-			i++
-			continue
-		}
-		s.Phase = Enter
-		if err := n.step(&s); err != nil {
-			return err
-		}
-		next := i + 1 + x.inside
-		if err := n.steps(list[i+1 : next]); err != nil {
-			return err
-		}
-		s.Phase = Leave
-		if err := n.step(&s); err != nil {
-			return err
 		}
 		i = next
 	}

@@ -49,7 +49,7 @@ func TestBounded(t *testing.T) {
 		}
 	}
 	held := 0
-	for _, q := range n.held {
+	for _, q := range n.held.All() {
 		held += len(q.list) - q.head
 	}
 	if held > threads*mostHeld {

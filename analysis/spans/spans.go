@@ -18,9 +18,6 @@
 package spans
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/analysis/nest"
 	"github.com/hbtrace/hbtrace/trace"
@@ -90,8 +87,7 @@ type Builder struct {
 	sink    Sink // nil: nobody wants spans
 	nest    *nest.Nest
 	closeNs trace.Ns
-	live    map[trace.ThreadID]*thread
-	recent  [256]*thread // by id: threads take turns, and a map is slow for every event
+	live    trace.PerThread[thread]
 	free    []*thread
 	done    map[trace.ThreadID]Coverage
 	path    []trace.StackID
@@ -111,7 +107,7 @@ func New(src trace.Source, tab *frames.Table, sink Sink, also ...func(*nest.Step
 	}
 	b := &Builder{
 		src: src, tab: tab, sink: sink, closeNs: trace.Ns(2 * tick),
-		live: map[trace.ThreadID]*thread{}, done: map[trace.ThreadID]Coverage{},
+		done: map[trace.ThreadID]Coverage{},
 	}
 	b.nest = nest.New(tab, append([]func(*nest.Step) error{b.step}, also...)...)
 	return b
@@ -162,12 +158,7 @@ func (b *Builder) Close() (map[trace.ThreadID]Coverage, error) {
 	if err := b.nest.Close(); err != nil {
 		return nil, err
 	}
-	rest := make([]*thread, 0, len(b.live))
-	for _, t := range b.live {
-		rest = append(rest, t)
-	}
-	slices.SortFunc(rest, func(x, y *thread) int { return cmp.Compare(x.id, y.id) })
-	for _, t := range rest {
+	for _, t := range b.live.All() {
 		if err := b.pop(t, 0, t.seen, EdgeSeen); err != nil {
 			return nil, err
 		}
@@ -193,11 +184,7 @@ func (b *Builder) account() {
 }
 
 func (b *Builder) thread(id trace.ThreadID) *thread {
-	recent := &b.recent[id%256]
-	if *recent != nil && (*recent).id == id {
-		return *recent
-	}
-	t := b.live[id]
+	t := b.live.Get(id)
 	if t == nil {
 		if n := len(b.free); n > 0 {
 			t, b.free = b.free[n-1], b.free[:n-1]
@@ -206,9 +193,8 @@ func (b *Builder) thread(id trace.ThreadID) *thread {
 			t = &thread{}
 		}
 		t.id = id
-		b.live[id] = t
+		b.live.Put(id, t)
 	}
-	*recent = t
 	return t
 }
 
@@ -220,9 +206,6 @@ func (b *Builder) forget(t *thread) {
 	c.Stacks += t.stacks
 	c.Clipped += t.cov.Clipped
 	b.done[t.id] = c
-	delete(b.live, t.id)
+	b.live.Delete(t.id)
 	b.free = append(b.free, t)
-	if recent := &b.recent[t.id%256]; *recent == t {
-		*recent = nil
-	}
 }

@@ -431,8 +431,8 @@ func TestThreadsAreKeptApartAndForgotten(t *testing.T) {
 	if err := src.Events(bl.Add); err != nil {
 		t.Fatal(err)
 	}
-	if len(bl.live) > 1 {
-		t.Errorf("%d threads kept, 1 lives", len(bl.live))
+	if bl.live.Len() > 1 {
+		t.Errorf("%d threads kept, 1 lives", bl.live.Len())
 	}
 	if _, err := bl.Close(); err != nil {
 		t.Fatal(err)

@@ -11,28 +11,28 @@ import (
 type stateCache struct {
 	meta    *trace.Meta
 	locking *weigh.Locking
-	calls   map[trace.HookID]weigh.State
-	waits   map[trace.Site]weigh.State
+	states  [3][]weigh.State // of calls, other waits and waits for locks, by hook; Unknown: not asked yet
 }
 
 func newStateCache(meta *trace.Meta, tab *frames.Table) stateCache {
-	return stateCache{meta, weigh.NewLocking(meta, tab), map[trace.HookID]weigh.State{}, map[trace.Site]weigh.State{}}
+	return stateCache{meta: meta, locking: weigh.NewLocking(meta, tab)}
 }
 
 func (c *stateCache) of(e *trace.Event) weigh.State {
-	if e.Kind == trace.KindCall {
-		s, ok := c.calls[e.Hook]
-		if !ok {
-			s = weigh.StateOf(e.Kind, c.meta.Hooks[e.Hook], false)
-			c.calls[e.Hook] = s
+	kind, lock := 0, false
+	if e.Kind == trace.KindWait {
+		kind = 1
+		if lock = c.locking.Wait(e.Hook, e.Stack); lock {
+			kind = 2
 		}
-		return s
 	}
-	k := trace.Site{Stack: e.Stack, Hook: e.Hook}
-	s, ok := c.waits[k]
-	if !ok {
-		s = weigh.StateOf(e.Kind, c.meta.Hooks[e.Hook], c.locking.Wait(e.Hook, e.Stack))
-		c.waits[k] = s
+	by := &c.states[kind]
+	if n := int(e.Hook) + 1 - len(*by); n > 0 {
+		*by = append(*by, make([]weigh.State, n)...)
 	}
-	return s
+	s := &(*by)[e.Hook]
+	if *s == weigh.Unknown {
+		*s = weigh.StateOf(e.Kind, c.meta.Hooks[e.Hook], lock)
+	}
+	return *s
 }

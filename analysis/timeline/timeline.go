@@ -16,8 +16,6 @@
 package timeline
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/hbtrace/hbtrace/analysis/frames"
@@ -88,13 +86,9 @@ type Builder struct {
 	from, to trace.Ns
 	period   int64 // ns of CPU time between samples
 	starts   map[trace.ThreadID]*trace.Thread
-	few      []*line // by id, as far as those are small
-	many     map[trace.ThreadID]*line
+	lines    trace.PerThread[line]
 	err      error // of the sink
 }
-
-// Threads with ids below this are found in a slice: a recording's ids count up from 1.
-const fewThreads = 1 << 16
 
 // ended stands for the line of a thread that has ended.
 var ended line
@@ -104,7 +98,7 @@ func New(src trace.Source, tab *frames.Table, sink Sink) *Builder {
 	meta := src.Meta()
 	b := &Builder{
 		meta: meta, tab: tab, tails: weigh.NewTails(src), states: newStateCache(meta, tab), sink: sink,
-		period: int64(time.Second) / int64(max(1, meta.Freq)), starts: map[trace.ThreadID]*trace.Thread{}, many: map[trace.ThreadID]*line{},
+		period: int64(time.Second) / int64(max(1, meta.Freq)), starts: map[trace.ThreadID]*trace.Thread{},
 	}
 	b.from, b.to, _ = Window(meta)
 	b.nest = nest.New(tab, b.Step)
@@ -118,13 +112,8 @@ func New(src trace.Source, tab *frames.Table, sink Sink) *Builder {
 func (b *Builder) at(t trace.Ns) trace.Ns { return max(b.from, min(t, b.to)) }
 
 func (b *Builder) line(id trace.ThreadID) *line {
-	if int(id) < len(b.few) && b.few[id] != nil {
-		return b.few[id]
-	}
-	if id >= fewThreads {
-		if l := b.many[id]; l != nil {
-			return l
-		}
+	if l := b.lines.Get(id); l != nil {
+		return l
 	}
 	l := &line{id: id, until: b.from, seen: b.from}
 	if th := b.starts[id]; th != nil {
@@ -133,19 +122,8 @@ func (b *Builder) line(id trace.ThreadID) *line {
 			l.until = b.at(th.Start)
 		}
 	}
-	b.put(id, l)
+	b.lines.Put(id, l)
 	return l
-}
-
-func (b *Builder) put(id trace.ThreadID, l *line) {
-	if id >= fewThreads {
-		b.many[id] = l
-		return
-	}
-	if n := int(id) + 1 - len(b.few); n > 0 {
-		b.few = append(b.few, make([]*line, n)...)
-	}
-	b.few[id] = l
 }
 
 // Add takes the recording's next event, and keeps no reference to it. Errors are the sink's.
@@ -169,7 +147,7 @@ func (b *Builder) Step(s *nest.Step) error {
 	case trace.KindThreadExit:
 		b.sample(l, s, trace.Site{Stack: b.tails.Stack(b.tab, e, l.routine, s.Last)})
 		b.flush(l)
-		b.put(e.Thread, &ended)
+		b.lines.Put(e.Thread, &ended)
 	case trace.KindWait, trace.KindCall:
 		if s.Phase == nest.Enter {
 			b.enter(l, s)
@@ -190,17 +168,12 @@ func (b *Builder) Close() error {
 	if err := b.nest.Close(); err != nil {
 		return err
 	}
-	for _, l := range b.few {
-		if l != nil && l != &ended {
+	for _, l := range b.lines.All() {
+		if l != &ended {
 			b.flush(l)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(b.many)) {
-		if l := b.many[id]; l != &ended {
-			b.flush(l)
-		}
-	}
-	b.few, b.many = nil, nil
+	b.lines = trace.PerThread[line]{}
 	return b.err
 }
 

@@ -213,7 +213,7 @@ func TestPromises(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		b := tracetest.New()
-		ids := []trace.ThreadID{b.AddThread(trace.Thread{TID: 1, Name: "a"}), b.AddThread(trace.Thread{TID: 2, Name: "b"}), fewThreads + 7}
+		ids := []trace.ThreadID{b.AddThread(trace.Thread{TID: 1, Name: "a"}), b.AddThread(trace.Thread{TID: 2, Name: "b"}), 1<<16 + 7}
 		for range 60 {
 			th, at, long := ids[r.IntN(len(ids))], trace.Ns(r.IntN(100))*ms, trace.Ns(r.IntN(20))*ms
 			switch r.IntN(8) {

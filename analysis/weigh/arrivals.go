@@ -146,19 +146,25 @@ func ShareOut(src trace.Source, tab *frames.Table, origins []Origin, arrived fun
 	}
 }
 
-// newArrivals adds up what arrived at the same place. It takes the list over.
+// newArrivals adds up what arrived at the same place.
 func newArrivals(list []PlaceArrived) *arrivals {
-	a := &arrivals{}
-	slices.SortStableFunc(list, func(x, y PlaceArrived) int {
-		return cmp.Or(cmp.Compare(x.At.Stack, y.At.Stack), cmp.Compare(x.At.Hook, y.At.Hook))
-	})
-	a.at = list[:0]
-	for _, s := range list {
+	a := &arrivals{at: make([]PlaceArrived, 0, len(list))}
+	type key struct { // small: sorting moves it
+		site  uint64
+		index int
+	}
+	keys := make([]key, len(list))
+	for i := range list {
+		keys[i] = key{uint64(list[i].At.Stack)<<16 | uint64(list[i].At.Hook), i}
+	}
+	slices.SortFunc(keys, func(x, y key) int { return cmp.Or(cmp.Compare(x.site, y.site), cmp.Compare(x.index, y.index)) })
+	for _, k := range keys {
+		s := &list[k.index]
 		a.all.sum(s.Arrived)
 		if n := len(a.at); n > 0 && a.at[n-1].At == s.At {
 			a.at[n-1].sum(s.Arrived)
 		} else {
-			a.at = append(a.at, s)
+			a.at = append(a.at, *s)
 		}
 	}
 	return a

@@ -41,7 +41,7 @@ func ObjectKind(h trace.HookInfo) string {
 type Locking struct {
 	tab     *frames.Table
 	hooks   map[trace.HookID]trace.HookInfo
-	kinds   map[trace.HookID]lockKind
+	kinds   []lockKind             // by hook
 	futexes map[trace.StackID]bool // by the stack of the wait
 }
 
@@ -49,21 +49,26 @@ type Locking struct {
 type lockKind uint8
 
 const (
-	lockNever lockKind = iota
+	lockUnknown lockKind = iota
+	lockNever
 	lockPerhaps
 	lockAlways
 )
 
 // NewLocking judges waits of the recording that tab names the frames of.
 func NewLocking(meta *trace.Meta, tab *frames.Table) *Locking {
-	return &Locking{tab: tab, hooks: meta.Hooks, kinds: map[trace.HookID]lockKind{}, futexes: map[trace.StackID]bool{}}
+	return &Locking{tab: tab, hooks: meta.Hooks, futexes: map[trace.StackID]bool{}}
 }
 
 // Wait says whether a wait by hook, with the given stack, was for a lock. A futex may be one or not: it is where one of
 // the innermost functions of the stack says so.
 func (l *Locking) Wait(hook trace.HookID, stack trace.StackID) bool {
-	kind, ok := l.kinds[hook]
-	if !ok {
+	if int(hook) >= len(l.kinds) {
+		l.kinds = append(l.kinds, make([]lockKind, int(hook)+1-len(l.kinds))...)
+	}
+	kind := l.kinds[hook]
+	if kind == lockUnknown {
+		kind = lockNever
 		switch ObjectKind(l.hooks[hook]) {
 		case "mutex", "rwlock-read", "rwlock-write", "lock":
 			kind = lockAlways

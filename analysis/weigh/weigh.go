@@ -117,8 +117,7 @@ type Collector struct {
 	places placeIndex
 	index  map[Key]int32 // rows of a start routine or without a stack
 	object numbering     // of objects that rows are kept apart by
-	few    []*thread     // by id, as far as they are small
-	many   map[trace.ThreadID]*thread
+	thr    trace.PerThread[thread]
 	tails  *Tails
 	lock   *Locking
 	live   heap
@@ -135,9 +134,6 @@ type thread struct {
 	last  trace.StackID
 }
 
-// Threads with ids below this are found in a slice. A recording's ids count up from 1.
-const fewThreads = 1 << 16
-
 // Collect reads src's events once. Errors are those of src, and [ErrTooManyRows].
 func Collect(src trace.Source, o Options) (*Table, error) {
 	c := NewCollector(src, o)
@@ -151,7 +147,7 @@ func Collect(src trace.Source, o Options) (*Table, error) {
 func NewCollector(src trace.Source, o Options) *Collector {
 	c := &Collector{
 		src: src, o: o, t: &Table{Frames: frames.New(src)},
-		index: map[Key]int32{}, many: map[trace.ThreadID]*thread{}, live: newHeap(),
+		index: map[Key]int32{}, live: newHeap(),
 	}
 	for v := range NumValues {
 		c.want[v] = o.Values == nil
@@ -179,22 +175,10 @@ func NewCollector(src trace.Source, o Options) *Collector {
 
 // thread finds a thread's state; events may name threads that the recording does not list.
 func (c *Collector) thread(id trace.ThreadID) *thread {
-	if int(id) < len(c.few) {
-		if t := c.few[id]; t != nil {
-			return t
-		}
-	}
-	t := c.many[id]
+	t := c.thr.Get(id)
 	if t == nil {
 		t = new(thread)
-		if id >= fewThreads {
-			c.many[id] = t
-			return t
-		}
-		for int(id) >= len(c.few) {
-			c.few = append(c.few, nil)
-		}
-		c.few[id] = t
+		c.thr.Put(id, t)
 	}
 	return t
 }

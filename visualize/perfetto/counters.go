@@ -66,12 +66,11 @@ type address struct {
 type counters struct {
 	start, end trace.Ns
 	procOf     map[trace.ThreadID]trace.ProcID
-	recent     [256]counted // by thread: maps are slow for every event
+	by         trace.PerThread[counted]
 	lockWait   map[trace.HookID]bool
 	procs      map[trace.ProcID]*series
 	threads    map[trace.ThreadID]*series // of the busiest alone
-	lastCPU    map[trace.ThreadID]*trace.Ns
-	live       map[address]float64 // sampled allocations: the bytes that each stands for
+	live       map[address]float64        // sampled allocations: the bytes that each stands for
 }
 
 func newCounters(src trace.Source) *counters {
@@ -79,7 +78,7 @@ func newCounters(src trace.Source) *counters {
 	c := &counters{
 		start:  max(m.StartNs, 0),
 		procOf: map[trace.ThreadID]trace.ProcID{}, procs: map[trace.ProcID]*series{}, threads: map[trace.ThreadID]*series{},
-		lastCPU: map[trace.ThreadID]*trace.Ns{}, lockWait: map[trace.HookID]bool{}, live: map[address]float64{},
+		lockWait: map[trace.HookID]bool{}, live: map[address]float64{},
 	}
 	c.end = min(max(m.EndNs, c.start+1), c.start+maxNs)
 	ts := slices.Clone(src.Threads())
@@ -105,22 +104,18 @@ func (c *counters) newSeries(buckets trace.Ns) *series {
 
 // counted is what a thread's events count for.
 type counted struct {
-	thread  trace.ThreadID
-	proc    *series   // nil: its process is not known
-	own     *series   // nil: it is not among the busiest
-	lastCPU *trace.Ns // nil: no value was read yet
+	proc    *series // nil: its process is not known
+	own     *series // nil: it is not among the busiest
+	lastCPU trace.Ns
 }
 
 func (c *counters) counted(th trace.ThreadID) *counted {
-	r := &c.recent[th%256]
-	if r.lastCPU != nil && r.thread == th {
+	r := c.by.Get(th)
+	if r != nil {
 		return r
 	}
-	*r = counted{thread: th, own: c.threads[th], lastCPU: c.lastCPU[th]}
-	if r.lastCPU == nil {
-		r.lastCPU = new(trace.Ns)
-		c.lastCPU[th] = r.lastCPU
-	}
+	r = &counted{own: c.threads[th]}
+	c.by.Put(th, r)
 	if p := c.procOf[th]; p != 0 {
 		r.proc = c.procs[p]
 		if r.proc == nil {
@@ -194,12 +189,11 @@ func (c *counters) add(e *trace.Event) {
 			if e.Kind == trace.KindThreadExit {
 				lo = e.Time - trace.Ns(e.CPU)
 			}
-			c.count(t, counterCPU, max(lo, *t.lastCPU), e.Time, float64(e.CPU))
+			c.count(t, counterCPU, max(lo, t.lastCPU), e.Time, float64(e.CPU))
 		}
-		*t.lastCPU = e.Time
+		t.lastCPU = e.Time
 		if e.Kind == trace.KindThreadExit {
-			delete(c.lastCPU, e.Thread)
-			*t = counted{}
+			c.by.Delete(e.Thread)
 		}
 	case trace.KindAlloc:
 		c.count(c.counted(e.Thread), counterAlloc, e.Time, e.Time, float64(e.Weight))

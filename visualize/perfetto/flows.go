@@ -32,15 +32,15 @@ func (w *writer) flow(e *trace.Event) uint64 {
 	switch {
 	case e.Kind == trace.KindRelease:
 		w.flows++
-		r := w.rel[e.Thread]
+		r := w.rel.Get(e.Thread)
 		if r == nil {
 			r = &releases{}
-			w.rel[e.Thread] = r
+			w.rel.Put(e.Thread, r)
 		}
 		r.add(release{e.Object, e.Time, w.flows})
 		return w.flows
 	case e.Releaser != 0 && (e.Kind == trace.KindWait || e.Kind == trace.KindCall):
-		if r := w.rel[e.Releaser]; r != nil {
+		if r := w.rel.Get(e.Releaser); r != nil {
 			return r.take(e.Object, releasedAt(e), e.Time)
 		}
 	}

@@ -73,13 +73,12 @@ type writer struct {
 	procs    map[trace.ProcID]*trace.Process
 	thr      map[trace.ThreadID]*trace.Thread
 	unlisted map[trace.ThreadID]bool // threads met in events alone
-	seqs     map[trace.ThreadID]*sequence
-	recent   [256]recentSequence // of seqs, by thread: a map is slow for every span
-	rel      map[trace.ThreadID]*releases
+	seqs     trace.PerThread[sequence]
+	rel      trace.PerThread[releases]
 	whos     map[trace.ThreadID]string
 	hooks    map[trace.HookID]*hook
 	chains   blame.Accounts // nil: not asked
-	states   map[trace.ThreadID]*states
+	states   trace.PerThread[states]
 	samples  samples
 
 	stateless bool // there are too many events for tracks of states
@@ -96,10 +95,9 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 		o: o, src: src, meta: src.Meta(), tab: frames.New(src),
 		procs: map[trace.ProcID]*trace.Process{}, thr: map[trace.ThreadID]*trace.Thread{},
 		whos: map[trace.ThreadID]string{}, hooks: map[trace.HookID]*hook{},
-		unlisted: map[trace.ThreadID]bool{}, seqs: map[trace.ThreadID]*sequence{}, rel: map[trace.ThreadID]*releases{},
+		unlisted: map[trace.ThreadID]bool{},
 	}
 	x.stateless = src.Stats().Events > cmp.Or(o.maxStated, maxStated)
-	x.states = map[trace.ThreadID]*states{}
 	ps, ts := src.Processes(), src.Threads()
 	for i := range ps {
 		x.procs[ps[i].ID] = &ps[i]
@@ -163,9 +161,8 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 			if err := x.stay(e.Thread); err != nil {
 				return err
 			}
-			delete(x.seqs, e.Thread)
-			x.recent[e.Thread%256] = recentSequence{}
-			delete(x.rel, e.Thread)
+			x.seqs.Delete(e.Thread)
+			x.rel.Delete(e.Thread)
 		}
 		return nil
 	})
@@ -179,7 +176,7 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 	if err := line.Close(); err != nil {
 		return fmt.Errorf("perfetto: %w", err)
 	}
-	for _, id := range slices.Sorted(maps.Keys(x.states)) {
+	for id := range x.states.All() {
 		if err := x.stay(id); err != nil {
 			return fmt.Errorf("perfetto: %w", err)
 		}
@@ -360,24 +357,14 @@ func (w *writer) list(id trace.ThreadID) {
 	w.track(threadTrack(id), 0, len(w.thr)+len(w.unlisted), w.meta.StartNs, func(b *buffer) { b.string(trackName, fmt.Sprintf("thread #%d", id)) })
 }
 
-type recentSequence struct {
-	thread trace.ThreadID
-	*sequence
-}
-
 // seq returns a thread's sequence.
 func (w *writer) seq(id trace.ThreadID) *sequence {
-	r := &w.recent[id%256]
-	if r.sequence != nil && r.thread == id {
-		return r.sequence
-	}
-	s := w.seqs[id]
+	s := w.seqs.Get(id)
 	if s == nil {
 		w.list(id)
 		s = &sequence{id: threadSequence(id), track: threadTrack(id)}
-		w.seqs[id] = s
+		w.seqs.Put(id, s)
 	}
-	*r = recentSequence{id, s}
 	return s
 }
 

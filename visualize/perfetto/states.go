@@ -28,10 +28,10 @@ type stateSink struct {
 // Segment implements [timeline.Sink].
 func (k stateSink) Segment(id trace.ThreadID, s *timeline.Segment) error {
 	w := k.w
-	t := w.states[id]
+	t := w.states.Get(id)
 	if t == nil {
 		t = &states{thread: id, sequence: sequence{id: statesSequence(id), track: statesTrack(id)}}
-		w.states[id] = t
+		w.states.Put(id, t)
 	}
 	if t.put.State == s.State && t.put.To == s.From {
 		t.put.To = s.To
@@ -74,10 +74,10 @@ func (w *writer) slice(t *states) error {
 
 // stay writes what is left of a thread at its end, or the recording's.
 func (w *writer) stay(id trace.ThreadID) error {
-	t := w.states[id]
+	t := w.states.Get(id)
 	if t == nil {
 		return nil
 	}
-	delete(w.states, id)
+	w.states.Delete(id)
 	return w.slice(t)
 }

@@ -230,7 +230,7 @@ func (t *timeline) aboutMark(m mark) string {
 
 // thread names one that may have no lane.
 func (t *timeline) thread(id trace.ThreadID) string {
-	if l := t.byID[id]; l != nil {
+	if l := t.byID.Get(id); l != nil {
 		return laneName(l.thread)
 	}
 	list := t.src.Threads()
@@ -251,7 +251,7 @@ func (t *timeline) drawArrows(s *svg) {
 	taken := map[place]bool{}
 	n := 0
 	for _, a := range t.arrows {
-		from, to := t.byID[a.releaser], t.byID[a.waiter]
+		from, to := t.byID.Get(a.releaser), t.byID.Get(a.waiter)
 		if from == nil || to == nil || n == maxArrows {
 			continue
 		}

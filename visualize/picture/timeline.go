@@ -48,7 +48,7 @@ type timeline struct {
 	scale  scale
 	wide   float64 // pixels per column
 	lanes  []*lane // in order from the top
-	byID   map[trace.ThreadID]*lane
+	byID   trace.PerThread[lane]
 	levels int
 	hidden int   // threads without a lane
 	hidCPU int64 // ns of CPU time of theirs
@@ -78,7 +78,7 @@ func Timeline(w io.Writer, src trace.Source, o Options) error {
 	}
 	o.Width = max(leastWidth, min(o.Width, mostWidth))
 	tab := frames.New(src)
-	t := &timeline{src: src, tab: tab, o: o, byID: map[trace.ThreadID]*lane{}}
+	t := &timeline{src: src, tab: tab, o: o}
 	if err := t.choose(); err != nil {
 		return fmt.Errorf("choosing threads for the timeline: %w", err)
 	}
@@ -113,7 +113,7 @@ func (t *timeline) window(first, last trace.Ns) {
 type candidate struct {
 	thread *trace.Thread
 	lane   *lane
-	stacks map[trace.StackID]int64 // what they weigh: ns
+	stacks map[trace.StackID]*int64 // what they weigh: ns
 	events uint64
 }
 
@@ -133,11 +133,11 @@ func (t *timeline) choose() error {
 		}
 	}
 	t.window(first, last)
-	by := map[trace.ThreadID]*candidate{}
+	by := &trace.PerThread[candidate]{}
 	threads := t.src.Threads()
 	for i := range threads {
 		th := &threads[i]
-		by[th.ID] = &candidate{thread: th, lane: &lane{thread: th}, stacks: map[trace.StackID]int64{}}
+		by.Put(th.ID, &candidate{thread: th, lane: &lane{thread: th}, stacks: map[trace.StackID]*int64{}})
 	}
 	sums := chooser{t: t, by: by, caused: map[trace.ThreadID]int64{}}
 	line := segments.New(t.src, t.tab, &sums)
@@ -145,11 +145,11 @@ func (t *timeline) choose() error {
 		if e.Kind == trace.KindLost {
 			t.lost += uint64(e.Count)
 		}
-		c := by[e.Thread]
+		c := by.Get(e.Thread)
 		if c == nil {
 			th := &trace.Thread{ID: e.Thread, CPU: -1}
-			c = &candidate{thread: th, lane: &lane{thread: th}, stacks: map[trace.StackID]int64{}}
-			by[e.Thread] = c
+			c = &candidate{thread: th, lane: &lane{thread: th}, stacks: map[trace.StackID]*int64{}}
+			by.Put(e.Thread, c)
 		}
 		if err := line.Add(e); err != nil {
 			return err
@@ -167,8 +167,13 @@ func (t *timeline) choose() error {
 			weight += int64(min(end, t.scale.to) - max(start, t.scale.from))
 		}
 		if e.Stack != 0 && e.Flags&trace.FlagStackCut == 0 {
-			if _, ok := c.stacks[e.Stack]; ok || len(c.stacks) < maxStacks {
-				c.stacks[e.Stack] += weight
+			sum := c.stacks[e.Stack]
+			if sum == nil && len(c.stacks) < maxStacks {
+				sum = new(int64)
+				c.stacks[e.Stack] = sum
+			}
+			if sum != nil {
+				*sum += weight
 			}
 		}
 		return nil
@@ -187,14 +192,14 @@ func (t *timeline) choose() error {
 type chooser struct {
 	segments.Discard
 	t      *timeline
-	by     map[trace.ThreadID]*candidate
+	by     *trace.PerThread[candidate]
 	caused map[trace.ThreadID]int64 // ns that others waited for a lock that this thread had
 }
 
 // Wait implements [segments.Sink].
 func (c *chooser) Wait(e *trace.Event, from, to trace.Ns, st state) uint32 {
 	if ns := c.t.within(from, to); ns > 0 {
-		tot := &c.by[e.Thread].lane.total
+		tot := &c.by.Get(e.Thread).lane.total
 		tot.count[st]++
 		tot.longest[st] = max(tot.longest[st], int64(to-from))
 		if st == locked && e.Releaser != 0 {
@@ -206,7 +211,7 @@ func (c *chooser) Wait(e *trace.Event, from, to trace.Ns, st state) uint32 {
 
 // Segment implements [segments.Sink].
 func (c *chooser) Segment(id trace.ThreadID, s *segments.Segment) error {
-	c.by[id].lane.total.by[s.State] += c.t.within(s.From, s.To)
+	c.by.Get(id).lane.total.by[s.State] += c.t.within(s.From, s.To)
 	return nil
 }
 
@@ -216,9 +221,9 @@ func (t *timeline) within(from, to trace.Ns) int64 {
 }
 
 // pick gives lanes to the most active threads, grouped by process. Who holds up others is active too.
-func (t *timeline) pick(by map[trace.ThreadID]*candidate, caused map[trace.ThreadID]int64) {
+func (t *timeline) pick(by *trace.PerThread[candidate], caused map[trace.ThreadID]int64) {
 	var all []*candidate
-	for id, c := range by {
+	for id, c := range by.All() {
 		tot := &c.lane.total
 		tot.score = tot.by[running] + tot.by[locked] + tot.by[inout]/2 + caused[id]
 		if c.events > 0 || c.thread.TID != 0 {
@@ -249,7 +254,7 @@ func (t *timeline) pick(by map[trace.ThreadID]*candidate, caused map[trace.Threa
 		}
 		l.skip, l.under = t.shared(c.stacks)
 		t.lanes = append(t.lanes, l)
-		t.byID[l.thread.ID] = l
+		t.byID.Put(l.thread.ID, l)
 	}
 	slices.SortStableFunc(t.lanes, func(a, b *lane) int {
 		return cmp.Compare(rank[a.thread.Proc], rank[b.thread.Proc])
@@ -264,7 +269,7 @@ func (t *timeline) pick(by map[trace.ThreadID]*candidate, caused map[trace.Threa
 
 // shared finds the outer frames that (nearly) all of a thread's stacks begin with, so that the levels drawn are
 // those that tell something. It leaves as many frames as there is room for.
-func (t *timeline) shared(stacks map[trace.StackID]int64) (skip int, under []frames.ID) {
+func (t *timeline) shared(stacks map[trace.StackID]*int64) (skip int, under []frames.ID) {
 	const nearly = 0.97
 	type walk struct {
 		ids    []frames.ID
@@ -279,7 +284,7 @@ func (t *timeline) shared(stacks map[trace.StackID]int64) (skip int, under []fra
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		w := walk{weight: stacks[id]}
+		w := walk{weight: *stacks[id]}
 		for _, node := range t.tab.Path(nil, id) {
 			for _, at := range t.tab.Of(node) {
 				w.ids = append(w.ids, at.ID)
@@ -317,7 +322,7 @@ func (t *timeline) gather() error {
 	line := segments.New(t.src, t.tab, sink{t: t})
 	b := spans.New(t.src, t.tab, sink{t: t}, line.Step)
 	err := t.src.Events(func(e *trace.Event) error {
-		l := t.byID[e.Thread]
+		l := t.byID.Get(e.Thread)
 		if l == nil {
 			return nil
 		}
@@ -345,7 +350,7 @@ const maxArrows = 24
 
 // arrow keeps a wait whose releaser has a lane.
 func (t *timeline) arrow(e *trace.Event, m mark) {
-	if e.Kind != trace.KindWait || e.Releaser == 0 || e.Releaser == e.Thread || t.byID[e.Releaser] == nil {
+	if e.Kind != trace.KindWait || e.Releaser == 0 || e.Releaser == e.Thread || t.byID.Get(e.Releaser) == nil {
 		return
 	}
 	if m.end > t.scale.to || m.end < t.scale.from {
@@ -380,20 +385,20 @@ type sink struct {
 func (s sink) Wait(e *trace.Event, from, to trace.Ns, st state) uint32 {
 	m := mark{st, from, to, int64(to - from), e.Hook, e.Stack, e.Object, e.Flags, e.Releaser, e.Owner}
 	s.t.arrow(e, m)
-	s.t.byID[e.Thread].mark(s.t.scale, m)
+	s.t.byID.Get(e.Thread).mark(s.t.scale, m)
 	return 0
 }
 
 // Segment implements [segments.Sink].
 func (s sink) Segment(id trace.ThreadID, x *segments.Segment) error {
-	s.t.byID[id].add(s.t.scale, x.State, x.From, x.To)
+	s.t.byID.Get(id).add(s.t.scale, x.State, x.From, x.To)
 	return nil
 }
 
 func (s sink) Begin(*spans.Span) error { return nil }
 
 func (s sink) End(sp *spans.Span) error {
-	if l := s.t.byID[sp.Thread]; l != nil {
+	if l := s.t.byID.Get(sp.Thread); l != nil {
 		l.span(s.t.scale, sp, s.t.levels)
 	}
 	return nil

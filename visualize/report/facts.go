@@ -26,13 +26,12 @@ type facts struct {
 	frames  *frames.Table
 	locking *weigh.Locking
 	procs   map[trace.ProcID]*trace.Process
-	threads map[trace.ThreadID]*threadFacts
-	recent  [256]*threadFacts // of threads, by id: for every event a map is slow
-	order   []*threadFacts    // by CPU, then time blocked
-	blocks  []*block          // by total
-	edges   []*edges.Edge     // by total
-	folded  uint64            // waits that no edge is kept for
-	foldedN int64             // ns of them
+	threads trace.PerThread[threadFacts]
+	order   []*threadFacts // by CPU, then time blocked
+	blocks  []*block       // by total
+	edges   []*edges.Edge  // by total
+	folded  uint64         // waits that no edge is kept for
+	foldedN int64          // ns of them
 	kinds   [trace.KindUsage + 1]uint64
 	named   map[string]int // threads by name
 	odd     uint64         // events of no known kind
@@ -65,7 +64,7 @@ func (t *threadFacts) called() int64 {
 // stateSums adds up what threads did.
 type stateSums struct {
 	timeline.Discard
-	of map[trace.ThreadID]*stateSum
+	of trace.PerThread[stateSum]
 }
 
 type stateSum struct {
@@ -74,10 +73,10 @@ type stateSum struct {
 }
 
 func (s *stateSums) thread(id trace.ThreadID) *stateSum {
-	t := s.of[id]
+	t := s.of.Get(id)
 	if t == nil {
 		t = &stateSum{}
-		s.of[id] = t
+		s.of.Put(id, t)
 	}
 	return t
 }
@@ -150,16 +149,9 @@ func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*f
 	if weights == nil {
 		weights = weigh.NewCollector(src, weigh.Options{})
 	}
-	did := &stateSums{of: map[trace.ThreadID]*stateSum{}}
-	line := timeline.New(src, frames.New(src), did)
-	consumers := []func([]trace.Event) error{weights.AddBatch, func(events []trace.Event) error {
-		for i := range events {
-			if err := line.Add(&events[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}}
+	did := &stateSums{}
+	line := timeline.New(src, f.frames, did)
+	consumers := []func([]trace.Event) error{weights.AddBatch}
 	j := edges.New()
 	var who *blame.Analyser
 	if chains {
@@ -176,7 +168,7 @@ func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*f
 		checking = &checkInput{own: map[trace.ThreadID][]ownInterval{}, offs: map[trace.ThreadID][]offTime{}}
 	}
 	blocks := map[uint64]*block{} // by stack and hook
-	diff := spans.New(src, f.frames, spans.Discard{})
+	diff := spans.New(src, f.frames, spans.Discard{}, line.Step)
 	add := func(e *trace.Event) error {
 		if int(e.Kind) >= len(f.kinds) || e.Kind == 0 {
 			f.odd++
@@ -253,7 +245,7 @@ func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*f
 	if err := line.Close(); err != nil {
 		return nil, fmt.Errorf("accounting for threads' time: %w", err)
 	}
-	for id, s := range did.of {
+	for id, s := range did.of.All() {
 		t := f.thread(id)
 		t.states, t.unplaced = s.states, s.unplaced
 	}
@@ -268,7 +260,7 @@ func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*f
 	slices.SortFunc(f.blocks, func(a, b *block) int {
 		return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.at.Stack, b.at.Stack), cmp.Compare(a.at.Hook, b.at.Hook))
 	})
-	for _, t := range f.threads {
+	for _, t := range f.threads.All() {
 		f.order = append(f.order, t)
 	}
 	slices.SortFunc(f.order, func(a, b *threadFacts) int {
@@ -293,7 +285,7 @@ func (f *facts) chain(res *blame.Result) {
 func newFacts(src trace.Source) *facts {
 	f := &facts{
 		src: src, meta: src.Meta(), stats: src.Stats(),
-		procs: map[trace.ProcID]*trace.Process{}, threads: map[trace.ThreadID]*threadFacts{},
+		procs: map[trace.ProcID]*trace.Process{},
 	}
 	f.frames = frames.New(src) // of this goroutine's own: weights have another
 	f.locking = weigh.NewLocking(f.meta, f.frames)
@@ -312,16 +304,11 @@ func newFacts(src trace.Source) *facts {
 
 // thread finds a thread's facts; events may name threads that the recording does not list.
 func (f *facts) thread(id trace.ThreadID) *threadFacts {
-	recent := &f.recent[id%256]
-	if *recent != nil && (*recent).ID == id {
-		return *recent
-	}
-	t := f.threads[id]
+	t := f.threads.Get(id)
 	if t == nil {
 		t = &threadFacts{Thread: &trace.Thread{ID: id, CPU: -1}}
-		f.threads[id] = t
+		f.threads.Put(id, t)
 	}
-	*recent = t
 	return t
 }
 
@@ -339,7 +326,7 @@ func (f *facts) threadName(id trace.ThreadID) string {
 	if id == 0 {
 		return "?"
 	}
-	t := f.threads[id]
+	t := f.threads.Get(id)
 	switch {
 	case t == nil || t.TID == 0 && t.Name == "":
 		return fmt.Sprintf("thread #%d", id)

@@ -42,7 +42,7 @@ func (f *facts) label(t threadSum) string {
 	common, equal := "", true
 	for i, id := range ids {
 		name := ""
-		if x := f.threads[id]; x != nil && x.Thread != nil {
+		if x := f.threads.Get(id); x != nil && x.Thread != nil {
 			name = x.Name
 		}
 		stem := strings.TrimRight(name, "0123456789")

@@ -349,7 +349,7 @@ func (f *facts) who(id trace.ThreadID) *jsonWho {
 
 func (f *facts) identity(id trace.ThreadID) jsonWho {
 	w := jsonWho{Thread: id}
-	if t := f.threads[id]; t != nil {
+	if t := f.threads.Get(id); t != nil {
 		w.TID, w.Name = t.TID, t.Name
 		if p := f.procs[t.Proc]; p != nil {
 			w.PID = p.PID
