@@ -201,8 +201,9 @@ static void hb_attach(const char *value) {
   struct hb_session session;
   if (!hb_session_parse(value, &session)) return;
   hb.home = (struct hb_home){session.uid, session.userns, session.dev, session.ino};
-  long s = hb_ask_session(&session, &hello, fd);
+  long s = hb_ask_session(&session, 0, &hello, fd);
   if (hb_is_err(s)) return;
+  hb_session_keep(&session);
   void *room = hb_pages(HB_ALONE_BYTES); /* the first thread's, before what we can do without has taken all */
   ready.refused = hb_real.malloc && hb_real.free ? hb_map(&hello, fd[0]) : HB_REFUSE_UNRESOLVED;
   if (!ready.refused) hb_map_tables(&hello, fd[1]);

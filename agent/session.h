@@ -66,6 +66,16 @@ static int hb_session_parse(const char *value, struct hb_session *s) {
          hb_part_number(&p, &s->uid, '.') && hb_part_number(&p, &s->userns, '.') && hb_part_number(&p, &s->dev, '.') && hb_part_number(&p, &s->ino, 0);
 }
 
+/* The session that this process belongs to, for as long as it lives: its environment may be changed. No name: none. */
+static struct hb_session hb_session_kept;
+
+static void hb_session_keep(const struct hb_session *s) {
+  static char name[101];
+  memcpy(name, s->name, s->name_bytes);
+  hb_session_kept = *s;
+  hb_session_kept.name = name;
+}
+
 /* In a time that does not tell how much of it was right. */
 static int hb_secret_is(const uint8_t *a, const uint8_t *b) {
   uint32_t differs = 0;
@@ -151,11 +161,12 @@ static long hb_receive(long s, struct hb_hello *hello, int fd[2], int flags) {
     fd[0] = control.c.fd[0];
     if (control.c.len >= sizeof control.c.len + 16) fd[1] = control.c.fd[1];
   }
-  return got == sizeof *hello && fd[0] >= 0 && hello->magic == HB_MAGIC ? 0 : -1;
+  return got == sizeof *hello && (fd[0] >= 0 || !hello->segment_bytes) && hello->magic == HB_MAGIC ? 0 : -1;
 }
 
-/* Connect, and show each other that we are of the session. fd: as in hb_ask_session. init only */
-static int hb_ask_on(long s, const struct hb_session *session, struct hb_hello *hello, int fd[2]) {
+/* Connect, and show each other that we are of the session. exec_fd: as in struct hb_ask. fd: as in hb_ask_session. init
+ * only, and hook path before an exec */
+static int hb_ask_on(long s, const struct hb_session *session, uint32_t exec_fd, struct hb_hello *hello, int fd[2]) {
   struct {
     uint16_t family;
     char path[108];
@@ -165,11 +176,11 @@ static int hb_ask_on(long s, const struct hb_session *session, struct hb_hello *
   for (size_t i = 0; i < session->name_bytes; i++) addr.path[1 + i] = session->name[i];
   uint32_t pid = 0;
   if (hb_is_err(hb_sys3(HB_SYS_connect, s, &addr, 3 + session->name_bytes)) || !hb_peer_is(s, session, &pid)) return 0;
-  struct hb_ask ask = {.magic = HB_MAGIC};
+  struct hb_ask ask = {.magic = HB_MAGIC, .exec_fd = exec_fd};
   memcpy(ask.secret, session->ask, sizeof ask.secret);
   if (hb_is_err(hb_sys6(HB_SYS_sendto, s, (long)&ask, sizeof ask, HB_MSG_NOSIGNAL, 0, 0))) return 0;
   long got = -HB_EAGAIN;
-  for (int64_t waited = 0, next = HB_HELLO_FIRST_MS; got == -HB_EAGAIN && waited < HB_HELLO_TIMEOUT_MS; next = HB_HELLO_NEXT_MS) {
+  for (int64_t waited = 0, next = HB_HELLO_FIRST_MS; (got == -HB_EAGAIN || got == -HB_EINTR) && waited < HB_HELLO_TIMEOUT_MS; next = HB_HELLO_NEXT_MS) {
     struct hb_timespec limit = {0, next * 1000}; /* a timeval */
     if (hb_is_err(hb_sys6(HB_SYS_setsockopt, s, HB_SOL_SOCKET, HB_SO_RCVTIMEO, (long)&limit, sizeof limit, 0))) return 0;
     got = hb_receive(s, hello, fd, 0);
@@ -180,13 +191,13 @@ static int hb_ask_on(long s, const struct hb_session *session, struct hb_hello *
 }
 
 /* Ask the collector for the segment. Returns the socket, with fd[0] the memfd and fd[1] that of the unwind tables (-1:
- * none), or -1, with both -1. init only */
-static long hb_ask_session(const struct hb_session *session, struct hb_hello *hello, int fd[2]) {
+ * none), or -1, with both -1. init only, and hook path before an exec */
+static long hb_ask_session(const struct hb_session *session, uint32_t exec_fd, struct hb_hello *hello, int fd[2]) {
   fd[0] = fd[1] = -1;
   memset(hello, 0, sizeof *hello);
   long s = hb_sys3(HB_SYS_socket, HB_AF_UNIX, HB_SOCK_SEQPACKET_CLOEXEC, 0);
   if (hb_is_err(s)) return -1;
-  if (hb_ask_on(s, session, hello, fd)) return s;
+  if (hb_ask_on(s, session, exec_fd, hello, fd)) return s;
   for (int i = 0; i < 2; i++)
     if (fd[i] >= 0) hb_sys1(HB_SYS_close, fd[i]);
   fd[0] = fd[1] = -1;

@@ -24,6 +24,7 @@ var madeARM64 = made{
 		"hooks/cond.h",
 		"hooks/confine.h",
 		"hooks/exec.h",
+		"hooks/follow.h",
 		"hooks/handoff.h",
 		"hooks/hold.h",
 		"hooks/jump.h",
@@ -55,8 +56,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "b14442ad4e1bef41e0be86deb50d5372b9e35d34b9d28159d79970ebc38a53ca",
+	sourcesSHA256: "a147a4a11b59be320e17ccacc4f1765f56da8d8010f8536efbab9a0319603729",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "04e4832ee73b08e52007b27dd9d70c68cf6c9eb38dcf66b77c6ab0efdb0fda1b",
+		"agent/hbagent_linux_arm64.so": "216cc7e53f86c292acc3fed138385d784b211e7bfa7b50d25a934fdb912d54cc",
 	},
 }

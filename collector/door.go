@@ -53,21 +53,20 @@ func userNamespace() uint64 {
 // errStranger: who asked is none of the session's processes.
 var errStranger = errors.New("a stranger")
 
-// admit waits for the secret.
-func (s *server) admit(c *net.UnixConn, cred *unix.Ucred) error {
+// admit waits for the secret, and for what the process wants.
+func (s *server) admit(c *net.UnixConn, cred *unix.Ucred) (ask segment.Ask, err error) {
 	defer s.door.leave(c)
-	var ask segment.Ask
 	buf := make([]byte, segment.AskBytes+1)
 	n, err := c.Read(buf)
 	if err != nil || n == 0 {
-		return errStranger // it went away again, or says nothing
+		return ask, errStranger // it went away again, or says nothing
 	}
 	if n != segment.AskBytes || !ask.Decode(buf[:n]) || ask.Magic != segment.Magic ||
 		subtle.ConstantTimeCompare(ask.Secret[:], s.secrets.ask[:]) != 1 {
 		s.remark(fmt.Sprintf("a process of user %d that is none of this session's asked for its memory, and was not given it", cred.Uid))
-		return errStranger
+		return ask, errStranger
 	}
-	return nil
+	return ask, nil
 }
 
 // maxStrangers is how many connections of another user may wait to show the secret. The session's own processes do so at

@@ -111,6 +111,8 @@ type session struct {
 	departed      []*process
 	announced     [][]byte // records that the recorder writes for Go programs, for the next pass
 	golang        map[uint32]*goProcess
+	goFiles       goFiles
+	execing       map[int]bool  // processes that are about to exec a Go program, or whose runtime is being hooked
 	stopGo        chan struct{} // closed when Go programs are not sampled any more
 	newcomers     []uint32      // processes that attached since the last pass
 	past          []uint32      // reaped, oldest first

@@ -93,13 +93,7 @@ func launch(p *program, env []string, dir string, files [3]*os.File, join func(p
 func (c *child) wait() {
 	defer close(c.done)
 	// Wait without reaping first, so that a signal is never passed on to a pid that has been used again.
-	for {
-		var si unix.Siginfo
-		err := unix.Waitid(unix.P_PID, c.pid, &si, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
+	c.awaitEnd()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reaped = true
@@ -108,6 +102,35 @@ func (c *child) wait() {
 		if !errors.Is(err, syscall.EINTR) {
 			break
 		}
+	}
+}
+
+// awaitEnd returns when the child has ended. A wait in the kernel would also return when the child stops while another thread
+// of this process traces it (goruntime.Follow), so it is made only where there is no pidfd.
+func (c *child) awaitEnd() {
+	if fd, err := unix.PidfdOpen(c.pid, 0); err == nil {
+		defer unix.Close(fd)
+		for {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+			if n > 0 {
+				return
+			}
+			if err != nil && !errors.Is(err, syscall.EINTR) {
+				break
+			}
+		}
+	}
+	for {
+		const exited, killed, dumped = 1, 2, 3 // CLD_*
+		var si unix.Siginfo
+		err := unix.Waitid(unix.P_PID, c.pid, &si, unix.WEXITED|unix.WNOWAIT, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil || si.Code == exited || si.Code == killed || si.Code == dumped {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -272,7 +272,7 @@ func open(o *Options) (s *session, err error) {
 			s.tables.placed = &s.placed
 		}
 	}
-	if s.server, err = listen(s.seg, os.Geteuid(), s.tables, s.attach, s.notes.refuse, func(line string) { s.notes.add(line) }); err != nil {
+	if s.server, err = listen(s.seg, os.Geteuid(), s.tables, s.attach, s.followGo, s.notes.refuse, func(line string) { s.notes.add(line) }); err != nil {
 		return s, err
 	}
 	if err := s.onlook.listen(); err != nil {

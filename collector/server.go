@@ -33,6 +33,7 @@ type server struct {
 	attached func(attachment) // called from any goroutine, one at a time per connection
 	refused  func(string)     // likewise; one line: a process that should have been recorded
 	remark   func(string)     // likewise: a stranger
+	follow   func(execing)    // likewise: a process that is about to exec a program without a loader; returns when it has
 	quit     chan struct{}
 	wg       sync.WaitGroup
 	uid      int
@@ -50,7 +51,8 @@ type attachment struct {
 }
 
 // listen starts serving processes of user uid, of all users if that is root. attached takes over the identity that it is given.
-func listen(seg *segment.Segment, uid int, tables *tables, attached func(attachment), refused, remark func(string)) (*server, error) {
+func listen(seg *segment.Segment, uid int, tables *tables, attached func(attachment), follow func(execing),
+	refused, remark func(string)) (*server, error) {
 	var b [16]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return nil, fmt.Errorf("draw a name for the session: %w", err)
@@ -66,7 +68,7 @@ func listen(seg *segment.Segment, uid int, tables *tables, attached func(attachm
 		return nil, err
 	}
 	s := &server{name: name, secrets: secrets, door: door{trusted: uint32(uid)}, listener: l, seg: seg, uid: uid, tables: tables,
-		attached: attached, refused: refused, remark: remark, quit: make(chan struct{})}
+		attached: attached, follow: follow, refused: refused, remark: remark, quit: make(chan struct{})}
 	s.wg.Add(1)
 	go s.accept()
 	return s, nil
@@ -100,7 +102,7 @@ func (s *server) accept() {
 			defer s.wg.Done()
 			defer c.Close()
 			a, err := s.serve(c)
-			if errors.Is(err, errStranger) || errors.Is(err, net.ErrClosed) { // closed: by the door
+			if errors.Is(err, errStranger) || errors.Is(err, errFollowed) || errors.Is(err, net.ErrClosed) { // closed: by the door
 				return
 			}
 			if err != nil {
@@ -132,7 +134,8 @@ func (s *server) serve(c *net.UnixConn) (a attachment, err error) {
 	if err != nil {
 		return a, err
 	}
-	if err := s.admit(c, cred); err != nil {
+	ask, err := s.admit(c, cred)
+	if err != nil {
 		return a, err
 	}
 	if int(cred.Uid) != s.uid && s.uid != 0 {
@@ -140,6 +143,10 @@ func (s *server) serve(c *net.UnixConn) (a attachment, err error) {
 	}
 	if cred.Pid <= 0 {
 		return a, errors.New("a process asked for the session from a pid namespace that cannot be seen from here: run hbtrace outside of it")
+	}
+	if ask.ExecFd != 0 {
+		s.execs(c, int(cred.Pid), int(ask.ExecFd)-1)
+		return a, errFollowed
 	}
 	// The peer waits for our message, so it lives while this is read.
 	a.id, err = identify(int(cred.Pid))

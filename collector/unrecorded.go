@@ -148,6 +148,9 @@ func (u *unrecorded) visit(pid int) bool {
 	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && exe != d.exe {
 		*d = descendant{start: d.start, exe: exe}
 	}
+	if u.s.isExecing(pid) {
+		return true
+	}
 	d.looks++
 	if d.recorded {
 		return true
@@ -167,6 +170,12 @@ func (u *unrecorded) visit(pid int) bool {
 	}
 	u.charge(d, st.ticks)
 	return true
+}
+
+func (s *session) isExecing(pid int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.execing[pid]
 }
 
 // goes: a Go program that takes part without an agent.

@@ -129,7 +129,7 @@ func serve(t *testing.T, seg *segment.Segment, uid int) (*server, *peers) {
 		defer p.mu.Unlock()
 		p.attached = append(p.attached, a)
 		a.id.close()
-	}, func(line string) {
+	}, nil, func(line string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.refused = append(p.refused, line)

@@ -11,11 +11,14 @@ package goruntime
 
 import (
 	"embed"
-	_ "embed" // objects
+	"errors"
 )
 
 //go:embed blob_linux_amd64.elf
 var objects embed.FS
+
+// ErrNoExec says that a process did not become the program that it was about to exec: it runs on as what it was.
+var ErrNoExec = errors.New("it did not become the program")
 
 // made tells of objects that `go run ./agent/build` compiled together.
 type made struct {

@@ -40,6 +40,11 @@ func (t *tracee) hook(p *Program, join func(int) (Session, error)) error {
 		return err
 	}
 	defer unix.PtraceDetach(t.pid)
+	return t.change(p, join)
+}
+
+// change hooks the runtime of a program that has made nothing but its exec.
+func (t *tracee) change(p *Program, join func(int) (Session, error)) error {
 	if err := unix.PtraceSetOptions(t.pid, unix.PTRACE_O_EXITKILL); err != nil {
 		return fmt.Errorf("trace it: %w", err)
 	}

@@ -4,6 +4,7 @@ package goruntime
 
 import (
 	"errors"
+	"os"
 	"syscall"
 )
 
@@ -15,4 +16,19 @@ func Launch(p *Program, start func(*syscall.SysProcAttr) (int, error), join func
 	out.PID, err = start(nil)
 	out.Refused = errors.New("Go programs are recorded on x86-64 only")
 	return out, err
+}
+
+// Following is a process that is about to exec a Go program.
+type Following struct {
+	PID  int
+	File os.FileInfo
+	Held func() error
+	Over func() bool
+	Join func(pid int) (Session, error)
+}
+
+// Follow lets the process go on.
+func Follow(p *Program, f Following) error {
+	f.Held()
+	return errors.New("Go programs are recorded on x86-64 only")
 }

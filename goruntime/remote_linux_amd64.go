@@ -71,6 +71,12 @@ func (t *tracee) wait() error {
 			return errEnded
 		}
 		sig := ws.StopSignal()
+		if ws.TrapCause() == unix.PTRACE_EVENT_STOP && sig != unix.SIGTRAP { // it is stopped, as by a shell, until it is continued
+			if _, _, e := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_LISTEN, uintptr(t.pid), 0, 0, 0, 0); e != 0 {
+				return fmt.Errorf("leave process %d stopped: %w", t.pid, e)
+			}
+			continue
+		}
 		if sig == unix.SIGTRAP {
 			return nil
 		}

@@ -8,6 +8,7 @@
 
 #include <stdarg.h>
 
+#include "hooks/follow.h"
 #include "hooks/wait.h"
 
 #define HB_ENV_PRELOAD "LD_PRELOAD="
@@ -19,8 +20,6 @@
 #else
 #define HB_O_DIRECTORY 0200000
 #endif
-
-extern char **environ __attribute__((weak));
 
 /* The environment to hand on, where it is not the program's own. */
 struct hb_exec {
@@ -159,10 +158,12 @@ HB_EXPORT int execve(const char *path, hb_strings argv, hb_strings env) {
   fn real = HB_REAL(fn, execve);
   struct hb_exec x;
   if (!real) return (int)hb_fail(HB_ENOSYS);
+  long followed = hb_follow(path);
   struct hb_block b;
   int gated = hb_exec_gate(&b);
   int r = hb_exec_failed(&x, real(path, argv, hb_exec_environ(&x, env)));
   hb_exec_ungate(&b, gated);
+  hb_unfollow(followed);
   return r;
 }
 
@@ -173,10 +174,12 @@ HB_EXPORT int execvpe(const char *file, hb_strings argv, hb_strings env) {
   fn real = HB_REAL(fn, execvpe);
   struct hb_exec x;
   if (!real) return (int)hb_fail(HB_ENOSYS);
+  long followed = hb_follow_found(file);
   struct hb_block b;
   int gated = hb_exec_gate(&b);
   int r = hb_exec_failed(&x, real(file, argv, hb_exec_environ(&x, env)));
   hb_exec_ungate(&b, gated);
+  hb_unfollow(followed);
   return r;
 }
 
@@ -212,11 +215,13 @@ static HB_NOINLINE long hb_exec_syscall(long n, long a, long b, long c, long d, 
   fn real = (fn)hb_real.syscall;
   struct hb_exec x;
   struct hb_block block;
+  long followed = n == HB_SYS_execve ? hb_follow((const char *)a) : -1;
   int gated = hb_exec_gate(&block);
   long *env = n == HB_SYS_execve ? &c : &d;
   *env = (long)hb_exec_environ(&x, (hb_strings)*env);
   long r = hb_exec_failed(&x, (int)real(n, a, b, c, d, e, f));
   hb_exec_ungate(&block, gated);
+  hb_unfollow(followed);
   return r;
 }
 

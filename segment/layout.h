@@ -487,6 +487,9 @@ struct hb_go_entry {
  * other one of the session's two secrets, which stand in the environment variable with the socket's name: so nobody else
  * gets the segment, and nobody who takes the name after the session's end gets a process.
  * The agent answers with one hb_ready; without a readable answer the collector assumes that the process went away.
+ * A process that is about to exec a program without a loader asks with exec_fd (hooks/follow.h). The collector answers with
+ * segment_bytes 0 and no descriptor when it has taken hold of the process, or does not want to. The kernel closes the
+ * socket in an exec. Where that fails the process sends one byte, and goes on when the other side has closed.
  * With tables, the collector then sends one more message, of any content, when the process's are published; the agent
  * waits for it for HB_TABLES_WAIT_MS, closes and goes on. */
 #define HB_TABLES_WAIT_MS 100
@@ -494,6 +497,8 @@ struct hb_go_entry {
 struct hb_ask {
   uint64_t magic;
   uint8_t secret[HB_SECRET_BYTES]; /* the first of the session's */
+  uint32_t exec_fd;                /* 0: the segment is asked for. n + 1: the process is about to exec the file that is its descriptor n */
+  uint32_t pad0;
 };
 struct hb_hello {
   uint64_t magic;

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "4f375342e57f7a3d23201ec3d6417f375982405937db8726543b5f50290e188e"
+const layoutSHA256 = "17935976a4c184dcdc4543611314fefb7e8d89c3fdada776d1375d93ed40924d"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -912,14 +912,16 @@ type GoEntry struct {
 	Hook     uint16
 }
 
-// Ask is struct hb_ask, 24 bytes.
+// Ask is struct hb_ask, 32 bytes.
 type Ask struct {
 	Magic  uint64
 	Secret [16]uint8
+	ExecFd uint32
+	Pad0   uint32
 }
 
 // AskBytes is sizeof(struct hb_ask).
-const AskBytes = 24
+const AskBytes = 32
 
 // Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
 func (v *Ask) Decode(b []byte) bool {
@@ -928,6 +930,8 @@ func (v *Ask) Decode(b []byte) bool {
 	}
 	v.Magic = binary.LittleEndian.Uint64(b[0:])
 	copy(v.Secret[:], b[8:24])
+	v.ExecFd = binary.LittleEndian.Uint32(b[24:])
+	v.Pad0 = binary.LittleEndian.Uint32(b[28:])
 	return true
 }
 
@@ -936,6 +940,8 @@ func (v *Ask) Encode(b []byte) {
 	_ = b[AskBytes-1]
 	binary.LittleEndian.PutUint64(b[0:], v.Magic)
 	copy(b[8:24], v.Secret[:])
+	binary.LittleEndian.PutUint32(b[24:], v.ExecFd)
+	binary.LittleEndian.PutUint32(b[28:], v.Pad0)
 }
 
 // Hello is struct hb_hello, 48 bytes.
@@ -1823,7 +1829,11 @@ var (
 	_ = [unsafe.Sizeof(Ask{}.Magic) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Ask{}.Secret) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Ask{}.Secret) - 16]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Ask{}) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Ask{}.ExecFd) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Ask{}.ExecFd) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Ask{}.Pad0) - 28]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Ask{}.Pad0) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Ask{}) - 32]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Hello{}.Magic) - 0]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Hello{}.Magic) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Hello{}.Version) - 8]struct{}{} == [0]struct{}{}

@@ -173,3 +173,38 @@ func TestGoCPU(t *testing.T) {
 		t.Errorf("%d ns of %d in main.burns: %v", in, total, by)
 	}
 }
+
+// TestGoChildren: Go programs that recorded programs start: in their place, beside them, by a name in PATH. One of the files cannot
+// be executed: the process goes on, and is let go by the recorder.
+func TestGoChildren(t *testing.T) {
+	t.Parallel()
+	prog := buildGo(t, "goroutines", nil)
+	data, err := os.ReadFile(prog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "forbidden"), data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(prog, filepath.Join(dir, "named")); err != nil {
+		t.Fatal(err)
+	}
+	const script = `PATH=$PATH:"$0"; "$1" & env named; a=$?; wait; "$0"/forbidden; b=$?; "$0"/forbidden && exit 1; echo $a $b; exec "$1"`
+	s, bare := compare(t, testprog.Command{Args: []string{"sh", "-c", script, dir, prog}})
+	const line = "all waits are over\n"
+	if want := line + line + "7 126\n" + line; bare.Code != 7 || string(bare.Stdout) != want {
+		t.Fatalf("bare: %v", bare)
+	}
+	r := s.open(t)
+	r.wantGoWaits(t, goWaits)
+	mains := map[trace.ProcID]bool{}
+	for _, th := range r.Threads() {
+		if th.Goroutine && th.Main {
+			mains[th.Proc] = true
+		}
+	}
+	if len(mains) != 3 || len(r.Stats().Unrecorded) != 0 {
+		t.Errorf("%d of 3 Go programs recorded; unrecorded: %+v", len(mains), r.Stats().Unrecorded)
+	}
+}
