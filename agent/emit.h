@@ -4,6 +4,7 @@
 #define HB_EMIT_H
 
 #include "concurrentring/producer.h"
+#include "python/names.h"
 #include "sampler/points.h"
 #include "unwind/delta.h"
 
@@ -38,12 +39,20 @@ static int hb_put(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, const st
   return hb_put_two(t, rec, fixed, f, n, NULL, 0);
 }
 
-/* A record that ends in a stack: as a difference to the thread's last one. signal-safe, under busy */
+/* Where this process's Python keeps its frames; NULL: nothing is known of any. signal-safe */
+HB_INLINE const struct hb_python *hb_python_of(const struct hb_tls *t, const struct hb_modules *list) {
+  if (HB_LIKELY(!list || !list->python) || t->flags & HB_TLS_ALONE) return NULL;
+  return (const struct hb_python *)(hb_tables.base + list->python);
+}
+
+/* A record that ends in a stack: as a difference to the thread's last one; with its frames of Python, and then with `taken_n` more
+ * frames. signal-safe, under busy */
+static void hb_put_stack_and(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, struct hb_stack *s, struct hb_stack_taken *x,
+                             const struct hb_hold *hold, struct hb_stack *taken);
+
 static void hb_put_stack(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, struct hb_stack *s,
                          struct hb_stack_taken *x) {
-  hb_delta(t, x, s);
-  t->need_full = 0; /* hb_put sets it again when the record is dropped */
-  hb_put(t, rec, fixed, hb_scratch(t->local), s->count);
+  hb_put_stack_and(t, rec, fixed, s, x, NULL, NULL);
 }
 
 static void hb_rec_init(struct hb_rec *r, uint32_t type, uint32_t hook, uint32_t flags, uint64_t time_ns) {
@@ -351,6 +360,40 @@ static uint32_t hb_taken_delta(const struct hb_tls *t, const struct hb_hold *hol
   return n - same;
 }
 
+static HB_NOINLINE void hb_put_python(struct hb_tls *t, const struct hb_python *o, struct hb_rec *rec, uint32_t fixed, struct hb_stack *s,
+                                      struct hb_stack_taken *x, const struct hb_hold *hold, struct hb_stack *taken) {
+  struct hb_py_local *py = &t->local->python;
+  uint16_t full = t->need_full, dropped;
+  t->need_full = 0;
+  hb_py_take(t, o);
+  dropped = t->need_full; /* of the functions' records: this one's stack was taken before that was known */
+  t->need_full = full;
+  hb_delta(t, x, s);
+  t->need_full = dropped;
+  uint32_t more = hold ? hb_taken_delta(t, hold, taken) : 0, words = py->words;
+  if (fixed + 8 * (s->count + words + more) > HB_MAX_RECORD) words = 0;
+  if (words) {
+    hb_py_place_all(o, &t->local->last, py, !(s->flags & (HB_STACK_CUT | HB_STACK_OMITTED)));
+    s->python = (uint16_t)words;
+  }
+  uint64_t *end = py->room + HB_PY_ROOM;
+  for (uint32_t i = 0; i < more; i++) end[(int32_t)i - (int32_t)more] = hold->pc[i];
+  hb_put_two(t, rec, fixed, hb_scratch(t->local), s->count, end - more, words + more);
+}
+
+static void hb_put_stack_and(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, struct hb_stack *s, struct hb_stack_taken *x,
+                             const struct hb_hold *hold, struct hb_stack *taken) {
+  const struct hb_python *o = hb_python_of(t, x->u.modules);
+  if (HB_UNLIKELY(o)) {
+    hb_put_python(t, o, rec, fixed, s, x, hold, taken);
+    return;
+  }
+  hb_delta(t, x, s);
+  t->need_full = 0; /* hb_put sets it again when the record is dropped */
+  uint32_t more = hold ? hb_taken_delta(t, hold, taken) : 0;
+  hb_put_two(t, rec, fixed, hb_scratch(t->local), s->count, hold ? hold->pc : NULL, more);
+}
+
 /* Something was let go while somebody waited. time_ns is that of the baton, so that the waiter's record and this
  * one can be joined exactly. Without a stack when debt_ns is 0: one that caused little delay. hold: where it was taken,
  * and ns how long ago; NULL: unknown, and ns is how long the call that woke somebody took, 0 or UINT64_MAX where none did. hook path */
@@ -373,15 +416,9 @@ static HB_NOINLINE void hb_emit_release(struct hb_tls *t, uint32_t hook, uint32_
   memset(&r.taken, 0, sizeof r.taken);
   r.taken.flags = HB_STACK_NONE;
   if (debt_ns) {
-    uint32_t more = 0;
     hb_stack_hook(t, frame, &x);
-    hb_delta(t, &x, &r.stack);
-    t->need_full = 0; /* hb_put sets it again when the record is dropped */
-    if (hold) {
-      r.taken_hook = hold->hook;
-      more = hb_taken_delta(t, hold, &r.taken);
-    }
-    hb_put_two(t, &r.rec, sizeof r, hb_scratch(t->local), r.stack.count, hold ? hold->pc : NULL, more);
+    if (hold) r.taken_hook = hold->hook;
+    hb_put_stack_and(t, &r.rec, sizeof r, &r.stack, &x, hold, &r.taken);
   } else {
     memset(&r.stack, 0, sizeof r.stack);
     r.stack.flags = HB_STACK_NONE;

@@ -17,7 +17,7 @@ struct hb_real {
   void *gnu_get_libc_version;
   void *errno_location;
   void *pthread_self;
-  void *pthread_key_create, *pthread_setspecific;
+  void *pthread_key_create, *pthread_setspecific, *pthread_getspecific;
   void *_setjmp;
   void *iterate; /* dl_iterate_phdr */
 };
@@ -45,6 +45,7 @@ static const struct hb_wanted hb_wanted[] = {
     HB_WANTED(pthread_rwlock_tryrdlock) HB_WANTED(pthread_rwlock_trywrlock) HB_WANTED(pthread_spin_trylock)
     HB_WANTED(mtx_trylock) HB_WANTED(pthread_attr_getstacksize) HB_WANTED(gnu_get_libc_version) HB_WANTED(pthread_self)
     HB_WANTED(_setjmp) HB_WANTED(pthread_key_create) HB_WANTED(pthread_setspecific)
+    HB_WANTED(pthread_getspecific)
     {"__errno_location", "", &hb_real.errno_location},
 };
 static const struct hb_wanted hb_wanted_iterate = {"dl_iterate_phdr", "", &hb_real.iterate};

@@ -157,6 +157,7 @@ struct hb_wiped {
   struct hb_watch watches[HB_WATCHES];
   struct hb_pair pairs[HB_PAIRS];
   _Atomic uint32_t pairs_next;
+  _Atomic uint64_t codes[HB_PY_CODES]; /* functions of Python that have an id (python/names.h); untouched without Python */
 };
 
 #define HB_WAIT_ALWAYS_NS 50000 /* a wait of so long is always recorded (hooks/wait.h) */

@@ -290,6 +290,8 @@ static int hb_proc_claim(uint32_t parent_uid, uint32_t host_pid, uint32_t flags)
     hb_store_relaxed(&p->alloc_table_full, (uint64_t)0);
     hb_store_relaxed(&p->hooks_unresolved, (uint64_t)0);
     hb_store_relaxed(&p->boot_allocs, (uint64_t)0);
+    hb_store_relaxed(&p->codes_unnamed, (uint64_t)0);
+    hb_store_relaxed(&p->python_cut, (uint64_t)0);
     for (uint32_t k = 0; k < sizeof p->exe; k++) p->exe[k] = 0;
     hb_readlink("/proc/self/exe", p->exe, sizeof p->exe - 1);
     /* Last: a process that is killed between taking its uid and showing it leaves a hole in the recording's numbers. In a fork

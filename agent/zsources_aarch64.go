@@ -35,6 +35,9 @@ var madeARM64 = made{
 		"hooks/stdio.h",
 		"hooks/table.h",
 		"hooks/wait.h",
+		"python/memory.h",
+		"python/names.h",
+		"python/stack.h",
 		"sampler/action.h",
 		"sampler/altstack.h",
 		"sampler/arrival.h",
@@ -56,8 +59,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "a147a4a11b59be320e17ccacc4f1765f56da8d8010f8536efbab9a0319603729",
+	sourcesSHA256: "9f8f378a82e5de15c2ce00c1004a76eed56e743a0fff18550e45d3f7d8f23aba",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "216cc7e53f86c292acc3fed138385d784b211e7bfa7b50d25a934fdb912d54cc",
+		"agent/hbagent_linux_arm64.so": "8241e04623619ec9c2bfab7984246ec6e90576802f7f95d9f72738535e8dd91e",
 	},
 }

@@ -230,7 +230,7 @@ func TestSessionsKeepTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		ts.publish(child.Process.Pid, 0, 1)
-		return ts, ts.lists[0]
+		return ts, ts.lists[0].modules
 	}
 	warm, list := publish()
 	defer warm.close()

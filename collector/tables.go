@@ -7,6 +7,7 @@ package collector
 
 import (
 	"bytes"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,8 @@ import (
 
 	"github.com/hbtrace/hbtrace/collector/assemble"
 	"github.com/hbtrace/hbtrace/diskcache"
+	"github.com/hbtrace/hbtrace/python"
+	"github.com/hbtrace/hbtrace/segment"
 	"github.com/hbtrace/hbtrace/symbols"
 	"github.com/hbtrace/hbtrace/unwind"
 	"golang.org/x/sys/unix"
@@ -46,7 +49,7 @@ type tables struct {
 	mu     sync.Mutex
 	images map[string]*image // by what tells files apart
 	notes  *notes
-	lists  map[int][]unwind.Module // published last, by slot
+	lists  map[int]published // the last, by slot
 	keep   keptTables
 
 	placed *placements // of agents that no loader mapped
@@ -57,6 +60,8 @@ type image struct {
 	ready chan struct{}
 	loads symbols.LoadInfo
 	table uint64 // offset in the region; 0: none
+
+	python *python.Interpreter // nil: it holds none whose frames are known
 }
 
 // newTables makes the region for so many process slots.
@@ -88,7 +93,7 @@ func newTables(slots int, n *notes) (t *tables, err error) {
 		unix.Munmap(mem)
 		return nil, err
 	}
-	return &tables{fd: fd, mem: mem, region: region, images: map[string]*image{}, notes: n, lists: map[int][]unwind.Module{},
+	return &tables{fd: fd, mem: mem, region: region, images: map[string]*image{}, notes: n, lists: map[int]published{},
 		keep: keptTables{store: tableStore(diskcache.Dir("HBTRACE_UNWIND_CACHE", "unwind"))}}, nil
 }
 
@@ -150,25 +155,30 @@ func (t *tables) show(slot int, uid uint32, parts []mapped) {
 		return
 	}
 	var list []unwind.Module
+	var py *segment.Python
 	for _, p := range parts {
 		<-p.img.ready
 		if p.img.table == 0 {
 			continue
 		}
 		if bias, ok := p.img.loads.Bias(p.e.Lo, p.e.Offset); ok {
+			if p.img.python != nil && py == nil {
+				at := p.img.python.Place(bias)
+				py = &at
+			}
 			list = append(list, unwind.Module{Lo: p.e.Lo, Hi: p.e.Hi, Bias: bias, Table: p.img.table})
 		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if equal(t.lists[slot], list) {
+	if equal(t.lists[slot].modules, list) && same(t.lists[slot].python, py) {
 		return // nothing of interest has moved: lists are never given back, so none is made in vain
 	}
-	if _, err := t.region.Publish(slot, uid, list); err != nil {
+	if _, err := t.region.Publish(slot, uid, list, py); err != nil {
 		t.notes.addf("stacks of later processes go by frame pointers: %v", err)
 		return
 	}
-	t.lists[slot] = list
+	t.lists[slot] = published{list, py}
 }
 
 // withdraw forgets a slot's list, since another process will have the slot.
@@ -181,6 +191,14 @@ func (t *tables) withdraw(slot int) {
 	t.region.Withdraw(slot)
 	delete(t.lists, slot)
 }
+
+// published is a process's list, and where its Python is.
+type published struct {
+	modules []unwind.Module
+	python  *segment.Python
+}
+
+func same(a, b *segment.Python) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
 
 func equal(a, b []unwind.Module) bool {
 	if len(a) != len(b) || len(a) == 0 {
@@ -260,6 +278,7 @@ func (t *tables) compile(img *image, key string, f io.ReaderAt) error {
 	if err != nil {
 		return err
 	}
+	t.findPython(img, f)
 	table, name, err := t.keep.table(f)
 	if err != nil {
 		return err
@@ -271,6 +290,20 @@ func (t *tables) compile(img *image, key string, f io.ReaderAt) error {
 	t.keep.later(name, at)
 	img.loads, img.table = loads, at
 	return nil
+}
+
+// findPython looks for an interpreter of Python in a file that is mapped to execute.
+func (t *tables) findPython(img *image, f io.ReaderAt) {
+	e, err := elf.NewFile(f)
+	if err != nil {
+		return
+	}
+	in, err := python.Find(e)
+	if err == nil {
+		img.python = in
+	} else if !errors.Is(err, python.ErrNone) {
+		t.notes.addf("functions of Python are not in stacks, which hold the interpreter's own instead: %v", err)
+	}
 }
 
 // vdso is the kernel's image as this process has it mapped: the same as every other's of this word size.

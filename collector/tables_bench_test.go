@@ -74,7 +74,7 @@ func BenchmarkFirstTables(b *testing.B) {
 					t.publish(cmd.Process.Pid, 0, 1)
 					took := time.Since(from)
 					s.worst, s.elapsed, s.cpu = max(s.worst, took), s.elapsed+took, s.cpu+cpuTime()-used
-					if len(t.lists[0]) == 0 {
+					if len(t.lists[0].modules) == 0 {
 						b.Fatal("nothing was published")
 					}
 					t.close()

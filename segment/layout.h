@@ -142,7 +142,9 @@ struct hb_proc {
   _Atomic uint32_t gate;            /* HB_GATE_* */
   _Atomic uint32_t signal;          /* the sampling signal here: header.signal, or another that is ignored by default (sampler/move.h) */
   _Atomic uint64_t small_stacks; /* alternate signal stacks without room for our handler: their threads are not signalled */
-  uint64_t reserved1[3];
+  _Atomic uint64_t codes_unnamed; /* frames of Python whose function could not be named */
+  _Atomic uint64_t python_cut;    /* stacks of Python that end in memory that holds no frame */
+  uint64_t reserved1[1];
   _Alignas(64) uint8_t exe[128];    /* path as readlink(/proc/self/exe) gave it, NUL-terminated, may be cut */
 };
 
@@ -249,6 +251,7 @@ enum hb_rec_type {
   HB_REC_NAME,      /* hb_rec_name: the thread was renamed */
   HB_REC_THREAD_EXIT, /* hb_rec_exit: the thread's last record; its totals */
   HB_REC_PROC_EXIT, /* hb_rec without payload: the process is about to exit or exec */
+  HB_REC_CODE,      /* hb_rec_code: a function of Python, before the first stack that has it */
   HB_REC_TYPES
 };
 
@@ -285,7 +288,7 @@ struct hb_stack {
   uint16_t same;
   uint16_t count;
   uint16_t flags;   /* HB_STACK_* */
-  uint16_t reserved;
+  uint16_t python;  /* words of Python frames (HB_PY_*) that follow the program counters */
   uint32_t omitted; /* frames left out between both ends; the marker pc stands where they were */
   uint32_t reserved2;
 };
@@ -411,6 +414,65 @@ struct hb_rec_exit {
   uint64_t alloc_objects, alloc_bytes, free_objects;
   uint64_t calls, calls_slow, waits, wait_ns;
   uint64_t queue_ns; /* goroutines: for how long in all it was runnable without running */
+};
+
+/* ---- Python programs ----
+ * A stack's frames of Python follow its program counters, a word each, root first: the number of the native frame that
+ * runs them, counted from the root; 12 bits of where the frame lies in memory, which tell calls apart; the instruction, in
+ * units of two bytes from the beginning of the function's code; and the function, by the id of its CODE record.
+ * Frames that one evaluation loop runs stand in place of its native frame. */
+#define HB_PY_ID_SHIFT 40    /* 24 bits */
+#define HB_PY_INSTR_SHIFT 20 /* 20 bits */
+#define HB_PY_CALL_SHIFT 8   /* 12 bits */
+#define HB_PY_NATIVE 0xffu   /* 8 bits */
+#define HB_PY_UNPLACED 0xffu /* the native frame is not known */
+#define HB_PY_NO_ID 0u       /* a function whose CODE record could not be made */
+#define HB_PY_MARK 0xffffffu /* as id: no function; so many frames as the instruction says are left out here */
+#define HB_PY_FRAMES 200     /* kept of one stack; deeper ones keep both ends */
+#define HB_PY_ROOT_FRAMES 59 /* of these, at the root end */
+#define HB_PY_CODES 65536    /* functions of one process that have an id; a power of two */
+
+/* A function, by what its code object says. Strings are as CPython keeps them: characters of `kind` bytes each, latin-1,
+ * UCS-2 or UCS-4. A line table that one record has no room for comes in several, which repeat the rest. */
+struct hb_rec_code {
+  struct hb_rec rec;
+  uint32_t id;
+  uint32_t version;     /* of Python: major << 8 | minor; says how the line table is coded */
+  int32_t first_line;
+  uint32_t table_bytes; /* of the whole line table; UINT32_MAX: it could not be read */
+  uint32_t table_at;    /* where the part that follows lies in it */
+  uint16_t table_part;  /* bytes of it that follow */
+  uint16_t name_bytes;  /* that follow */
+  uint16_t file_bytes;
+  uint8_t name_kind, file_kind; /* 1, 2, 4; 0: it could not be read */
+  uint8_t cut;          /* HB_CODE_*_CUT */
+  uint8_t reserved[3];
+  /* name, file and table part follow, each padded to 8 bytes */
+};
+enum { HB_CODE_NAME_CUT = 1, HB_CODE_FILE_CUT = 2 };
+
+/* Where a process's Python keeps what stacks are made of, for the version that it is: the recorder finds it out from the file
+ * and publishes it with the process's unwind tables. Offsets are in bytes; 0 stands for what a version does not have. */
+struct hb_python {
+  uint64_t runtime;   /* address of _PyRuntime */
+  uint64_t code_type; /* address of PyCode_Type */
+  uint64_t eval_lo, eval_hi; /* code of the evaluation loop; for versions whose frames do not say which loop runs them */
+  uint64_t key;       /* address of the runtime's key of the thread state: {int set; unsigned key} */
+  uint32_t version;   /* major << 8 | minor */
+  uint32_t free_threaded;
+  uint32_t ts_interp, ts_frame; /* of a thread state; ts_frame is the cframe's from 3.11 to 3.12 */
+  uint32_t cframe_frame, cframe_previous;
+  uint32_t ts_cframe; /* 3.10: the cframe, which only places frames */
+  uint32_t frame_previous, frame_code, frame_instr, frame_entry, frame_owner;
+  uint32_t code_code, code_table, code_qualname, code_name, code_file, code_first;
+  uint32_t ascii_bytes, compact_bytes; /* header of a string */
+  uint32_t kind_shift; /* in the state word of a string, at 32: kind 3 bits, compact, ascii */
+  uint32_t bytes_data; /* of a bytes object */
+  uint64_t gil;        /* address of the GIL; 0: interp_gil */
+  uint32_t interp_gil; /* in an interpreter: pointer to its GIL */
+  uint32_t gil_holder, gil_locked, gil_cond, gil_mutex, gil_switch;
+  uint32_t request_runtime, request_interp, request_thread; /* where the request to drop it is: one of these */
+  uint32_t main_interp; /* in _PyRuntime: pointer to the main interpreter */
 };
 
 /* ---- Go programs ----

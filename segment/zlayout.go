@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "17935976a4c184dcdc4543611314fefb7e8d89c3fdada776d1375d93ed40924d"
+const layoutSHA256 = "4fa734f33e2601fe1b14e4259c62ccec469f0e08e410e615c3af9cd565e143d6"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -54,6 +54,16 @@ const (
 	StackOmitted           = 16                 // HB_STACK_OMITTED
 	StackSameCall          = 32                 // HB_STACK_SAME_CALL
 	PCShift                = 60                 // HB_PC_SHIFT
+	PyIdShift              = 40                 // HB_PY_ID_SHIFT
+	PyInstrShift           = 20                 // HB_PY_INSTR_SHIFT
+	PyCallShift            = 8                  // HB_PY_CALL_SHIFT
+	PyNative               = 255                // HB_PY_NATIVE
+	PyUnplaced             = 255                // HB_PY_UNPLACED
+	PyNoId                 = 0                  // HB_PY_NO_ID
+	PyMark                 = 0xffffff           // HB_PY_MARK
+	PyFrames               = 200                // HB_PY_FRAMES
+	PyRootFrames           = 59                 // HB_PY_ROOT_FRAMES
+	PyCodes                = 0x10000            // HB_PY_CODES
 	GoReasons              = 64                 // HB_GO_REASONS
 	GoHook                 = 300                // HB_GO_HOOK
 	TablesWaitMs           = 100                // HB_TABLES_WAIT_MS
@@ -99,7 +109,8 @@ const (
 	RecTypeName            = 9                  // HB_REC_NAME
 	RecTypeThreadExit      = 10                 // HB_REC_THREAD_EXIT
 	RecTypeProcExit        = 11                 // HB_REC_PROC_EXIT
-	RecTypes               = 12                 // HB_REC_TYPES
+	RecTypeCode            = 12                 // HB_REC_CODE
+	RecTypes               = 13                 // HB_REC_TYPES
 	PCExact                = 1                  // HB_PC_EXACT
 	PCCaller               = 2                  // HB_PC_CALLER
 	PCFP                   = 3                  // HB_PC_FP
@@ -110,6 +121,8 @@ const (
 	SampleEnter            = 2                  // HB_SAMPLE_ENTER
 	SamplePeriodic         = 3                  // HB_SAMPLE_PERIODIC
 	SampleGap              = 4                  // HB_SAMPLE_GAP
+	CodeNameCut            = 1                  // HB_CODE_NAME_CUT
+	CodeFileCut            = 2                  // HB_CODE_FILE_CUT
 	GoUnknown              = 0                  // HB_GO_UNKNOWN
 	GoRunnable             = 1                  // HB_GO_RUNNABLE
 	GoRunning              = 2                  // HB_GO_RUNNING
@@ -201,7 +214,9 @@ type Proc struct {
 	Gate            atomic.Uint32
 	Signal          atomic.Uint32
 	SmallStacks     atomic.Uint64
-	Reserved1       [3]atomic.Uint64
+	CodesUnnamed    atomic.Uint64
+	PythonCut       atomic.Uint64
+	Reserved1       [1]atomic.Uint64
 	_               [48]byte
 	Exe             [128]uint8
 }
@@ -305,7 +320,7 @@ type Stack struct {
 	Same      uint16
 	Count     uint16
 	Flags     uint16
-	Reserved  uint16
+	Python    uint16
 	Omitted   uint32
 	Reserved2 uint32
 }
@@ -321,7 +336,7 @@ func (v *Stack) Decode(b []byte) bool {
 	v.Same = binary.LittleEndian.Uint16(b[0:])
 	v.Count = binary.LittleEndian.Uint16(b[2:])
 	v.Flags = binary.LittleEndian.Uint16(b[4:])
-	v.Reserved = binary.LittleEndian.Uint16(b[6:])
+	v.Python = binary.LittleEndian.Uint16(b[6:])
 	v.Omitted = binary.LittleEndian.Uint32(b[8:])
 	v.Reserved2 = binary.LittleEndian.Uint32(b[12:])
 	return true
@@ -333,7 +348,7 @@ func (v *Stack) Encode(b []byte) {
 	binary.LittleEndian.PutUint16(b[0:], v.Same)
 	binary.LittleEndian.PutUint16(b[2:], v.Count)
 	binary.LittleEndian.PutUint16(b[4:], v.Flags)
-	binary.LittleEndian.PutUint16(b[6:], v.Reserved)
+	binary.LittleEndian.PutUint16(b[6:], v.Python)
 	binary.LittleEndian.PutUint32(b[8:], v.Omitted)
 	binary.LittleEndian.PutUint32(b[12:], v.Reserved2)
 }
@@ -743,6 +758,199 @@ func (v *RecExit) Encode(b []byte) {
 	binary.LittleEndian.PutUint64(b[72:], v.Waits)
 	binary.LittleEndian.PutUint64(b[80:], v.WaitNs)
 	binary.LittleEndian.PutUint64(b[88:], v.QueueNs)
+}
+
+// RecCode is struct hb_rec_code, 56 bytes.
+type RecCode struct {
+	Rec        Rec
+	Id         uint32
+	Version    uint32
+	FirstLine  int32
+	TableBytes uint32
+	TableAt    uint32
+	TablePart  uint16
+	NameBytes  uint16
+	FileBytes  uint16
+	NameKind   uint8
+	FileKind   uint8
+	Cut        uint8
+	Reserved   [3]uint8
+}
+
+// RecCodeBytes is sizeof(struct hb_rec_code).
+const RecCodeBytes = 56
+
+// Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
+func (v *RecCode) Decode(b []byte) bool {
+	if len(b) < RecCodeBytes {
+		return false
+	}
+	v.Rec.Decode(b[0:])
+	v.Id = binary.LittleEndian.Uint32(b[24:])
+	v.Version = binary.LittleEndian.Uint32(b[28:])
+	v.FirstLine = int32(binary.LittleEndian.Uint32(b[32:]))
+	v.TableBytes = binary.LittleEndian.Uint32(b[36:])
+	v.TableAt = binary.LittleEndian.Uint32(b[40:])
+	v.TablePart = binary.LittleEndian.Uint16(b[44:])
+	v.NameBytes = binary.LittleEndian.Uint16(b[46:])
+	v.FileBytes = binary.LittleEndian.Uint16(b[48:])
+	v.NameKind = uint8(b[50])
+	v.FileKind = uint8(b[51])
+	v.Cut = uint8(b[52])
+	copy(v.Reserved[:], b[53:56])
+	return true
+}
+
+// Encode writes the struct to the start of b, which must hold RecCodeBytes.
+func (v *RecCode) Encode(b []byte) {
+	_ = b[RecCodeBytes-1]
+	v.Rec.Encode(b[0:])
+	binary.LittleEndian.PutUint32(b[24:], v.Id)
+	binary.LittleEndian.PutUint32(b[28:], v.Version)
+	binary.LittleEndian.PutUint32(b[32:], uint32(v.FirstLine))
+	binary.LittleEndian.PutUint32(b[36:], v.TableBytes)
+	binary.LittleEndian.PutUint32(b[40:], v.TableAt)
+	binary.LittleEndian.PutUint16(b[44:], v.TablePart)
+	binary.LittleEndian.PutUint16(b[46:], v.NameBytes)
+	binary.LittleEndian.PutUint16(b[48:], v.FileBytes)
+	b[50] = byte(v.NameKind)
+	b[51] = byte(v.FileKind)
+	b[52] = byte(v.Cut)
+	copy(b[53:56], v.Reserved[:])
+}
+
+// Python is struct hb_python, 176 bytes.
+type Python struct {
+	Runtime        uint64
+	CodeType       uint64
+	EvalLo         uint64
+	EvalHi         uint64
+	Key            uint64
+	Version        uint32
+	FreeThreaded   uint32
+	TsInterp       uint32
+	TsFrame        uint32
+	CframeFrame    uint32
+	CframePrevious uint32
+	TsCframe       uint32
+	FramePrevious  uint32
+	FrameCode      uint32
+	FrameInstr     uint32
+	FrameEntry     uint32
+	FrameOwner     uint32
+	CodeCode       uint32
+	CodeTable      uint32
+	CodeQualname   uint32
+	CodeName       uint32
+	CodeFile       uint32
+	CodeFirst      uint32
+	AsciiBytes     uint32
+	CompactBytes   uint32
+	KindShift      uint32
+	BytesData      uint32
+	Gil            uint64
+	InterpGil      uint32
+	GilHolder      uint32
+	GilLocked      uint32
+	GilCond        uint32
+	GilMutex       uint32
+	GilSwitch      uint32
+	RequestRuntime uint32
+	RequestInterp  uint32
+	RequestThread  uint32
+	MainInterp     uint32
+}
+
+// PythonBytes is sizeof(struct hb_python).
+const PythonBytes = 176
+
+// Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
+func (v *Python) Decode(b []byte) bool {
+	if len(b) < PythonBytes {
+		return false
+	}
+	v.Runtime = binary.LittleEndian.Uint64(b[0:])
+	v.CodeType = binary.LittleEndian.Uint64(b[8:])
+	v.EvalLo = binary.LittleEndian.Uint64(b[16:])
+	v.EvalHi = binary.LittleEndian.Uint64(b[24:])
+	v.Key = binary.LittleEndian.Uint64(b[32:])
+	v.Version = binary.LittleEndian.Uint32(b[40:])
+	v.FreeThreaded = binary.LittleEndian.Uint32(b[44:])
+	v.TsInterp = binary.LittleEndian.Uint32(b[48:])
+	v.TsFrame = binary.LittleEndian.Uint32(b[52:])
+	v.CframeFrame = binary.LittleEndian.Uint32(b[56:])
+	v.CframePrevious = binary.LittleEndian.Uint32(b[60:])
+	v.TsCframe = binary.LittleEndian.Uint32(b[64:])
+	v.FramePrevious = binary.LittleEndian.Uint32(b[68:])
+	v.FrameCode = binary.LittleEndian.Uint32(b[72:])
+	v.FrameInstr = binary.LittleEndian.Uint32(b[76:])
+	v.FrameEntry = binary.LittleEndian.Uint32(b[80:])
+	v.FrameOwner = binary.LittleEndian.Uint32(b[84:])
+	v.CodeCode = binary.LittleEndian.Uint32(b[88:])
+	v.CodeTable = binary.LittleEndian.Uint32(b[92:])
+	v.CodeQualname = binary.LittleEndian.Uint32(b[96:])
+	v.CodeName = binary.LittleEndian.Uint32(b[100:])
+	v.CodeFile = binary.LittleEndian.Uint32(b[104:])
+	v.CodeFirst = binary.LittleEndian.Uint32(b[108:])
+	v.AsciiBytes = binary.LittleEndian.Uint32(b[112:])
+	v.CompactBytes = binary.LittleEndian.Uint32(b[116:])
+	v.KindShift = binary.LittleEndian.Uint32(b[120:])
+	v.BytesData = binary.LittleEndian.Uint32(b[124:])
+	v.Gil = binary.LittleEndian.Uint64(b[128:])
+	v.InterpGil = binary.LittleEndian.Uint32(b[136:])
+	v.GilHolder = binary.LittleEndian.Uint32(b[140:])
+	v.GilLocked = binary.LittleEndian.Uint32(b[144:])
+	v.GilCond = binary.LittleEndian.Uint32(b[148:])
+	v.GilMutex = binary.LittleEndian.Uint32(b[152:])
+	v.GilSwitch = binary.LittleEndian.Uint32(b[156:])
+	v.RequestRuntime = binary.LittleEndian.Uint32(b[160:])
+	v.RequestInterp = binary.LittleEndian.Uint32(b[164:])
+	v.RequestThread = binary.LittleEndian.Uint32(b[168:])
+	v.MainInterp = binary.LittleEndian.Uint32(b[172:])
+	return true
+}
+
+// Encode writes the struct to the start of b, which must hold PythonBytes.
+func (v *Python) Encode(b []byte) {
+	_ = b[PythonBytes-1]
+	binary.LittleEndian.PutUint64(b[0:], v.Runtime)
+	binary.LittleEndian.PutUint64(b[8:], v.CodeType)
+	binary.LittleEndian.PutUint64(b[16:], v.EvalLo)
+	binary.LittleEndian.PutUint64(b[24:], v.EvalHi)
+	binary.LittleEndian.PutUint64(b[32:], v.Key)
+	binary.LittleEndian.PutUint32(b[40:], v.Version)
+	binary.LittleEndian.PutUint32(b[44:], v.FreeThreaded)
+	binary.LittleEndian.PutUint32(b[48:], v.TsInterp)
+	binary.LittleEndian.PutUint32(b[52:], v.TsFrame)
+	binary.LittleEndian.PutUint32(b[56:], v.CframeFrame)
+	binary.LittleEndian.PutUint32(b[60:], v.CframePrevious)
+	binary.LittleEndian.PutUint32(b[64:], v.TsCframe)
+	binary.LittleEndian.PutUint32(b[68:], v.FramePrevious)
+	binary.LittleEndian.PutUint32(b[72:], v.FrameCode)
+	binary.LittleEndian.PutUint32(b[76:], v.FrameInstr)
+	binary.LittleEndian.PutUint32(b[80:], v.FrameEntry)
+	binary.LittleEndian.PutUint32(b[84:], v.FrameOwner)
+	binary.LittleEndian.PutUint32(b[88:], v.CodeCode)
+	binary.LittleEndian.PutUint32(b[92:], v.CodeTable)
+	binary.LittleEndian.PutUint32(b[96:], v.CodeQualname)
+	binary.LittleEndian.PutUint32(b[100:], v.CodeName)
+	binary.LittleEndian.PutUint32(b[104:], v.CodeFile)
+	binary.LittleEndian.PutUint32(b[108:], v.CodeFirst)
+	binary.LittleEndian.PutUint32(b[112:], v.AsciiBytes)
+	binary.LittleEndian.PutUint32(b[116:], v.CompactBytes)
+	binary.LittleEndian.PutUint32(b[120:], v.KindShift)
+	binary.LittleEndian.PutUint32(b[124:], v.BytesData)
+	binary.LittleEndian.PutUint64(b[128:], v.Gil)
+	binary.LittleEndian.PutUint32(b[136:], v.InterpGil)
+	binary.LittleEndian.PutUint32(b[140:], v.GilHolder)
+	binary.LittleEndian.PutUint32(b[144:], v.GilLocked)
+	binary.LittleEndian.PutUint32(b[148:], v.GilCond)
+	binary.LittleEndian.PutUint32(b[152:], v.GilMutex)
+	binary.LittleEndian.PutUint32(b[156:], v.GilSwitch)
+	binary.LittleEndian.PutUint32(b[160:], v.RequestRuntime)
+	binary.LittleEndian.PutUint32(b[164:], v.RequestInterp)
+	binary.LittleEndian.PutUint32(b[168:], v.RequestThread)
+	binary.LittleEndian.PutUint32(b[172:], v.MainInterp)
 }
 
 // GoConfig is struct hb_go_config, 280 bytes.
@@ -1421,8 +1629,12 @@ var (
 	_ = [unsafe.Sizeof(Proc{}.Signal) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Proc{}.SmallStacks) - 112]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}.SmallStacks) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Proc{}.Reserved1) - 120]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Proc{}.Reserved1) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Proc{}.CodesUnnamed) - 120]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Proc{}.CodesUnnamed) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Proc{}.PythonCut) - 128]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Proc{}.PythonCut) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Proc{}.Reserved1) - 136]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Proc{}.Reserved1) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Proc{}.Exe) - 192]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}.Exe) - 128]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}) - 320]struct{}{} == [0]struct{}{}
@@ -1535,8 +1747,8 @@ var (
 	_ = [unsafe.Sizeof(Stack{}.Count) - 2]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Stack{}.Flags) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Stack{}.Flags) - 2]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Stack{}.Reserved) - 6]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Stack{}.Reserved) - 2]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Stack{}.Python) - 6]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Stack{}.Python) - 2]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Stack{}.Omitted) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Stack{}.Omitted) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Stack{}.Reserved2) - 12]struct{}{} == [0]struct{}{}
@@ -1690,6 +1902,110 @@ var (
 	_ = [unsafe.Offsetof(RecExit{}.QueueNs) - 88]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecExit{}.QueueNs) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(RecExit{}) - 96]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecCode{}.Rec) - 0]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecCode{}.Rec) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecCode{}.Id) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecCode{}.Id) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecCode{}.Version) - 28]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecCode{}.Version) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecCode{}.FirstLine) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecCode{}.FirstLine) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecCode{}.TableBytes) - 36]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecCode{}.TableBytes) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecCode{}.TableAt) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecCode{}.TableAt) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecCode{}.TablePart) - 44]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecCode{}.TablePart) - 2]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecCode{}.NameBytes) - 46]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecCode{}.NameBytes) - 2]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecCode{}.FileBytes) - 48]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecCode{}.FileBytes) - 2]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecCode{}.NameKind) - 50]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecCode{}.NameKind) - 1]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecCode{}.FileKind) - 51]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecCode{}.FileKind) - 1]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecCode{}.Cut) - 52]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecCode{}.Cut) - 1]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(RecCode{}.Reserved) - 53]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecCode{}.Reserved) - 3]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(RecCode{}) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.Runtime) - 0]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.Runtime) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.CodeType) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.CodeType) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.EvalLo) - 16]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.EvalLo) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.EvalHi) - 24]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.EvalHi) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.Key) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.Key) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.Version) - 40]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.Version) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.FreeThreaded) - 44]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.FreeThreaded) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.TsInterp) - 48]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.TsInterp) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.TsFrame) - 52]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.TsFrame) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.CframeFrame) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.CframeFrame) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.CframePrevious) - 60]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.CframePrevious) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.TsCframe) - 64]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.TsCframe) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.FramePrevious) - 68]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.FramePrevious) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.FrameCode) - 72]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.FrameCode) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.FrameInstr) - 76]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.FrameInstr) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.FrameEntry) - 80]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.FrameEntry) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.FrameOwner) - 84]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.FrameOwner) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.CodeCode) - 88]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.CodeCode) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.CodeTable) - 92]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.CodeTable) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.CodeQualname) - 96]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.CodeQualname) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.CodeName) - 100]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.CodeName) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.CodeFile) - 104]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.CodeFile) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.CodeFirst) - 108]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.CodeFirst) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.AsciiBytes) - 112]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.AsciiBytes) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.CompactBytes) - 116]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.CompactBytes) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.KindShift) - 120]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.KindShift) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.BytesData) - 124]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.BytesData) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.Gil) - 128]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.Gil) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.InterpGil) - 136]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.InterpGil) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.GilHolder) - 140]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.GilHolder) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.GilLocked) - 144]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.GilLocked) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.GilCond) - 148]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.GilCond) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.GilMutex) - 152]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.GilMutex) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.GilSwitch) - 156]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.GilSwitch) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.RequestRuntime) - 160]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.RequestRuntime) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.RequestInterp) - 164]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.RequestInterp) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.RequestThread) - 168]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.RequestThread) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Python{}.MainInterp) - 172]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}.MainInterp) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Python{}) - 176]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoConfig{}.Segment) - 0]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Segment) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoConfig{}.Table) - 8]struct{}{} == [0]struct{}{}

@@ -61,8 +61,11 @@ type batch struct {
 
 // named looks up addrs, which are sorted: in what is known from before, then in the files. m.mu is held.
 func (r *Resolver) named(m *module, addrs []uint64) [][]trace.SymFrame {
-	if m.m.Kind == trace.ModuleAnon {
+	switch m.m.Kind {
+	case trace.ModuleAnon:
 		return r.code(m, addrs)
+	case trace.ModulePython:
+		return pythonLines(&m.m, addrs)
 	}
 	out := make([][]trace.SymFrame, len(addrs))
 	var open []uint64

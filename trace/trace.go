@@ -188,7 +188,9 @@ type Module struct {
 	Proc    ProcID // of ModuleAnon: whose memory it is
 	// Where it was mapped first; pprof wants a range. Bias = address - ELF virtual address.
 	Lo, Hi, Bias uint64
-	Code         Code // of ModuleELF; zero where the file was not there, or has not one segment of code
+	Code         Code   // of ModuleELF; zero where the file was not there, or has not one segment of code
+	Func         string // of ModulePython: the function's qualified name; "" unknown
+	Line         int    // of ModulePython: its first
 	// Variables are the module's that threads waited for, by ELF virtual address of what they waited for.
 	Variables map[uint64]Variable
 }
@@ -210,6 +212,7 @@ const (
 	ModuleVDSO
 	ModuleAnon   // executable memory with no file: JIT code, trampolines; addresses are absolute
 	ModuleKernel // the kernel; addresses are absolute
+	ModulePython // one function of Python, Func, of the source file Path; addresses are lines
 )
 
 // Addr is an address as stacks hold it.

@@ -57,7 +57,7 @@ static void hb_delta(struct hb_tls *t, struct hb_stack_taken *x, struct hb_stack
   s->same = (uint16_t)same;
   s->count = (uint16_t)(depth - same);
   s->flags = (uint16_t)flags;
-  s->reserved = 0;
+  s->python = 0;
   s->omitted = x->w.omitted;
   s->reserved2 = 0;
 }

@@ -132,7 +132,7 @@ func (p *inside) publish(t testing.TB, list string) {
 		}
 		modules = append(modules, m)
 	}
-	if _, err := r.Publish(0, 1, modules); err != nil {
+	if _, err := r.Publish(0, 1, modules, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(p.dir, "region"), mem, 0o600); err != nil {

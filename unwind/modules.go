@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/hbtrace/hbtrace/segment"
 )
 
 // Sizes of modules.h, asserted there with the same numbers.
@@ -109,8 +111,8 @@ func (r *Region) AddTable(name string, t *Table) (offset uint64, err error) {
 
 // Publish makes the modules the list of the process in that slot, whole and at once; it takes effect with the next
 // walk of each thread. Modules may come in any order. Of two that overlap the one that begins later keeps what
-// both claim, as a later mapping does.
-func (r *Region) Publish(slot int, procUID uint32, modules []Module) (generation uint64, err error) {
+// both claim, as a later mapping does. python says where the process's Python keeps its frames; nil where it runs none.
+func (r *Region) Publish(slot int, procUID uint32, modules []Module, python *segment.Python) (generation uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slot < 0 || slot >= r.slots {
@@ -122,7 +124,11 @@ func (r *Region) Publish(slot int, procUID uint32, modules []Module) (generation
 			return 0, fmt.Errorf("publish modules: no table at %#x", m.Table)
 		}
 	}
-	at, err := r.allocate(uint64(modulesBytes + len(sorted)*moduleBytes))
+	size, extra := uint64(modulesBytes+len(sorted)*moduleBytes), uint64(0)
+	if python != nil {
+		extra = segment.PythonBytes
+	}
+	at, err := r.allocate(size + extra)
 	if err != nil {
 		return 0, fmt.Errorf("publish %d modules: %w", len(sorted), err)
 	}
@@ -132,6 +138,10 @@ func (r *Region) Publish(slot int, procUID uint32, modules []Module) (generation
 	le.PutUint64(b[8:], r.generation)
 	le.PutUint32(b[16:], procUID)
 	le.PutUint32(b[20:], uint32(len(sorted)))
+	if python != nil {
+		le.PutUint64(b[24:], at+size)
+		python.Encode(b[size:])
+	}
 	for i, m := range sorted {
 		p := b[modulesBytes+i*moduleBytes:]
 		le.PutUint64(p, m.Lo)

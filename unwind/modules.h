@@ -53,7 +53,7 @@ struct hb_modules {
   uint64_t generation; /* no two lists of a region have the same; memory of stacks and rules is good for one */
   uint32_t proc_uid;   /* whose list it is: process slots are used again */
   uint32_t count;
-  uint64_t reserved;
+  uint64_t python; /* offset of its struct hb_python; 0: it runs no Python whose frames can be found */
   /* struct hb_module[count] follow */
 };
 

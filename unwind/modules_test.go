@@ -48,7 +48,7 @@ func TestRegion(t *testing.T) {
 	if _, ok := r.Table("b"); ok {
 		t.Error("there is a table b")
 	}
-	first, err := r.Publish(2, 77, []Module{{Lo: 0x1000, Hi: 0x2000, Table: at}})
+	first, err := r.Publish(2, 77, []Module{{Lo: 0x1000, Hi: 0x2000, Table: at}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestRegion(t *testing.T) {
 	if list == 0 || binary.LittleEndian.Uint64(mem[list+8:]) != first || binary.LittleEndian.Uint32(mem[list+16:]) != 77 {
 		t.Errorf("slot 2 has %#x", list)
 	}
-	second, err := r.Publish(1, 78, nil)
+	second, err := r.Publish(1, 78, nil, nil)
 	if err != nil || second <= first {
 		t.Errorf("generations %d and %d: %v", first, second, err)
 	}
@@ -68,12 +68,12 @@ func TestRegion(t *testing.T) {
 		slot  int
 		table uint64
 	}{{4, 0}, {-1, 0}, {0, 8}, {0, 1 << 20}} {
-		if _, err := r.Publish(c.slot, 1, []Module{{Lo: 1, Hi: 2, Table: c.table}}); err == nil {
+		if _, err := r.Publish(c.slot, 1, []Module{{Lo: 1, Hi: 2, Table: c.table}}, nil); err == nil {
 			t.Errorf("published to slot %d with a table at %#x", c.slot, c.table)
 		}
 	}
 	for n := 0; ; n++ {
-		if _, err := r.Publish(0, 1, make([]Module, 0)); err != nil {
+		if _, err := r.Publish(0, 1, make([]Module, 0), nil); err != nil {
 			if !errors.Is(err, ErrRegionFull) {
 				t.Error(err)
 			}

@@ -4,6 +4,7 @@
 #ifndef HB_STACK_H
 #define HB_STACK_H
 
+#include "python/memory.h"
 #include "unwind/verify.h"
 
 static struct hb_tables hb_tables; /* the session's region, mapped at attach; base NULL: there is none */
@@ -19,6 +20,7 @@ struct hb_hold {
   uint64_t version;     /* of the memory that pc is a copy of */
   uint64_t pc[HB_HOLD_FRAMES]; /* leaf first; of a deeper stack the leaf's end */
 };
+_Static_assert(HB_HOLD_FRAMES == HB_PY_ROOM, "room in front of the words of Python frames");
 struct hb_holds {
   struct hb_hold e[HB_HELD];
   uint64_t tick; /* in which `credit` stacks may still be taken */
@@ -38,6 +40,7 @@ struct hb_local {
   uint64_t pad2;
   struct hb_rules rules;
   _Alignas(4096) struct hb_holds held; /* untouched until then */
+  _Alignas(4096) struct hb_py_local python; /* untouched before its first stack of Python */
 };
 _Static_assert(offsetof(struct hb_local, held) <= 32 << 10, "the agent's memory per sampled thread");
 _Static_assert(!(offsetof(struct hb_local, last.read) & 4095) && !(offsetof(struct hb_local, scratch.f) & 4095) &&

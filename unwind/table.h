@@ -65,6 +65,7 @@ static const struct hb_modules *hb_modules_check(const struct hb_tables *r, uint
   if (l->magic != HB_MODULES_MAGIC || l->proc_uid != proc_uid || !l->generation ||
       l->count > (r->bytes - off - sizeof *l) / sizeof(struct hb_module))
     return NULL;
+  if (l->python && (l->python & 7 || l->python > r->bytes || r->bytes - l->python < sizeof(struct hb_python))) return NULL;
   const struct hb_module *m = hb_module_list(l);
   uint64_t last = 0;
   for (uint32_t i = 0; i < l->count; i++) {

@@ -254,7 +254,7 @@ func tables(pid int, file string) error {
 			list = append(list, unwind.Module{Lo: e.Lo, Hi: e.Hi, Bias: bias, Table: at})
 		}
 	}
-	if _, err := region.Publish(0, 1, list); err != nil {
+	if _, err := region.Publish(0, 1, list, nil); err != nil {
 		return err
 	}
 	return os.WriteFile(file, b, 0o644)

@@ -65,16 +65,17 @@ type Config struct {
 
 // Stats is the assembler's account.
 type Stats struct {
-	Records       uint64 // taken in
-	Broken        uint64 // of them, made no sense
-	Late          uint64 // of them, came after they had been declared lost
-	Gaps, Lost    uint64 // gaps in threads' numbers, and the records missing there
-	ThreadsLost   uint64 // sum of all threads' lost records: what a thread counted itself, or what is missing of it, whichever is more
-	SkippedStacks uint64 // stacks that built on one that was lost
-	Events        uint64 // delivered, after merging
-	Entered       uint64 // samples at the entry of a call that became part of the call's interval
-	MapsReads     uint64 // times that Maps was asked
-	OffsUnmatched uint64 // times off a CPU, as the kernel told, of threads that are not known
+	Records        uint64 // taken in
+	Broken         uint64 // of them, made no sense
+	Late           uint64 // of them, came after they had been declared lost
+	Gaps, Lost     uint64 // gaps in threads' numbers, and the records missing there
+	ThreadsLost    uint64 // sum of all threads' lost records: what a thread counted itself, or what is missing of it, whichever is more
+	PythonUnplaced uint64 // frames of Python whose native frame is not known
+	SkippedStacks  uint64 // stacks that built on one that was lost
+	Events         uint64 // delivered, after merging
+	Entered        uint64 // samples at the entry of a call that became part of the call's interval
+	MapsReads      uint64 // times that Maps was asked
+	OffsUnmatched  uint64 // times off a CPU, as the kernel told, of threads that are not known
 }
 
 // firstSeq is the number of a thread's first record: hb_thread.seq counts the records written or dropped so far,
@@ -120,10 +121,14 @@ type Assembler struct {
 
 	usageAfter trace.ThreadID // the last one that Usages asked about
 
-	recent  [recentThreads]recentThread
-	frames  frameCache
-	event   trace.Event // what interpretRecord makes
-	cursors []cursor
+	recent        [recentThreads]recentThread
+	frames        frameCache
+	mixed         []mixed // scratch of mixedStack
+	codeBytes     int     // of line tables that are kept
+	pythonModules int
+	unnamed       trace.ModuleID // stands for functions of Python whose name is not known
+	event         trace.Event    // what interpretRecord makes
+	cursors       []cursor
 }
 
 // New returns an assembler for a session that has just begun.

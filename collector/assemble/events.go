@@ -19,6 +19,8 @@ func (a *Assembler) arrived(t *thread, h *segment.Rec, rec []byte) bool {
 		return a.moduleRecord(h, rec)
 	case segment.RecTypeThread:
 		return a.threadRecord(t, rec)
+	case segment.RecTypeCode:
+		return t != nil && (t.proc == nil || a.codeRecord(t.proc, rec))
 	case segment.RecTypeRelease:
 		var r segment.RecRelease
 		if t != nil && t.proc != nil && r.Decode(rec) {
@@ -45,7 +47,7 @@ func (a *Assembler) arrived(t *thread, h *segment.Rec, rec []byte) bool {
 // interpretRecord makes events of a record whose turn has come; false when it makes no sense.
 func (a *Assembler) interpretRecord(t *thread, h *segment.Rec, rec []byte) bool {
 	a.latest = max(a.latest, trace.Ns(h.TimeNs))
-	if t.unheard && t.proc != nil && int32(h.Seq-t.unheardTo) <= 0 && (h.Type == segment.RecTypeRelease || h.Type == segment.RecTypeThreadExit || h.Type == segment.RecTypeInterval) {
+	if t.unheard && t.proc != nil && int32(h.Seq-t.unheardTo) <= 0 && (h.Type == segment.RecTypeRelease || h.Type == segment.RecTypeThreadExit || h.Type == segment.RecTypeInterval || h.Type == segment.RecTypeCode) {
 		a.arrived(t, h, rec) // when it came, nobody knew whose it was
 	}
 	e := &a.event
@@ -87,7 +89,7 @@ func (a *Assembler) interpretRecord(t *thread, h *segment.Rec, rec []byte) bool 
 		}
 		t.proc.meta.End = max(t.proc.meta.End, e.Time)
 		a.alter(t.proc)
-	case segment.RecTypeThread, segment.RecTypeProc, segment.RecTypeModule:
+	case segment.RecTypeThread, segment.RecTypeProc, segment.RecTypeModule, segment.RecTypeCode:
 		// taken up on arrival, and counted there where they made no sense
 	default:
 		return false
@@ -300,7 +302,7 @@ func (a *Assembler) release(t *thread, rec []byte, e *trace.Event) bool {
 		return false
 	}
 	pcs := rec[segment.RecReleaseBytes:]
-	n := 8 * int(r.Stack.Count)
+	n := 8 * (int(r.Stack.Count) + int(r.Stack.Python))
 	if n > len(pcs) || !a.stackOf(t, &r.Stack, pcs[:n], e) {
 		return false
 	}

@@ -199,6 +199,7 @@ func (a *Assembler) retire() {
 				a.inherit(q)
 			}
 		}
+		a.forgetFunctions(p)
 		delete(a.procs, p.uid)
 		a.past.set(p.uid)
 		p.space, p.tids = space{}, nil // threads point here for one pass more

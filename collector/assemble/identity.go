@@ -40,6 +40,8 @@ type thread struct {
 	seen      trace.Ns // newest time of a record
 	vanished  uint32   // pass in which the slot was found freed, though no exit had been heard of; 0 not
 	stack     []trace.StackID
+	pcs       []uint64 // of its native frames, root first, as the agent sent them
+	mixed     []mixed  // of a stack with frames of Python: what stack is made of; else empty
 	leaf      uint64   // address of the last of them
 	whole     bool     // stack is what the agent remembers
 	stackTime trace.Ns // of the record that it came with
@@ -79,7 +81,8 @@ type process struct {
 	slot       int      // index in the segment, -1 unknown
 	hostPID    bool     // meta.PID is the recorder's number, not the process's own
 	space      space
-	tids       map[uint32][]uint32 // uids of threads by the process's own thread ids, oldest first
+	functions  map[uint32]*function // of Python, by the agent's ids
+	tids       map[uint32][]uint32  // uids of threads by the process's own thread ids, oldest first
 	exits      exits
 	dirty      bool
 	isGone     bool

@@ -48,6 +48,8 @@ type moduleKey struct {
 	path, buildID string
 	kind          trace.ModuleKind
 	proc          uint32 // anonymous memory is a module of its process alone
+	function      string // of Python
+	line          int
 }
 
 // id returns a module's number, 0 when there are too many.
@@ -64,7 +66,7 @@ func (r *registry) id(k moduleKey, lo, hi, bias uint64, code trace.Code) trace.M
 	id := trace.ModuleID(len(r.ids) + 1)
 	r.ids[k] = id
 	if r.on != nil {
-		r.on(trace.Module{ID: id, Path: k.path, BuildID: k.buildID, Kind: k.kind, Proc: trace.ProcID(k.proc), Lo: lo, Hi: hi, Bias: bias, Code: code})
+		r.on(trace.Module{ID: id, Path: k.path, BuildID: k.buildID, Kind: k.kind, Proc: trace.ProcID(k.proc), Lo: lo, Hi: hi, Bias: bias, Code: code, Func: k.function, Line: k.line})
 	}
 	return id
 }

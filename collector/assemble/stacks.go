@@ -8,7 +8,8 @@ import (
 	"github.com/hbtrace/hbtrace/trace"
 )
 
-// stackOf reads the stack of a record: s, followed by pcs, which is the rest of the record. It fills Stack,
+// stackOf reads the stack of a record: s, followed by pcs, which is the rest of the record: program counters and frames of
+// Python. It fills Stack,
 // Same and the stack flags of e; false when the stack makes no sense.
 //
 // t.stack is the thread's current stack, root first: t.stack[i] is the id of the stack up to frame i. It
@@ -16,12 +17,12 @@ import (
 // not, until a stack arrives that builds on nothing.
 func (a *Assembler) stackOf(t *thread, s *segment.Stack, pcs []byte, e *trace.Event) bool {
 	same, count := int(s.Same), int(s.Count)
-	if len(pcs) != 8*count || same+count > segment.MaxFrames {
+	if len(pcs) != 8*(count+int(s.Python)) || same+count > segment.MaxFrames || s.Python > segment.PyFrames {
 		return false
 	}
 	if s.Flags&segment.StackNone != 0 {
 		e.Flags |= trace.FlagNoStack
-		return count == 0
+		return count == 0 && s.Python == 0
 	}
 	if s.Flags&segment.StackFull != 0 && same != 0 {
 		return false
@@ -30,6 +31,21 @@ func (a *Assembler) stackOf(t *thread, s *segment.Stack, pcs []byte, e *trace.Ev
 		a.stats.SkippedStacks++
 		e.Flags |= trace.FlagNoStack
 		return true
+	}
+	if same > len(t.pcs) {
+		return false
+	}
+	t.pcs = t.pcs[:same]
+	for i := range count {
+		t.pcs = append(t.pcs, binary.LittleEndian.Uint64(pcs[8*i:]))
+	}
+	if s.Python > 0 || len(t.mixed) > 0 {
+		if count > 0 {
+			t.leaf = t.pcs[same+count-1] & (1<<segment.PCShift - 1)
+		} else {
+			t.leaf = 0
+		}
+		return a.mixedStack(t, s, pcs[8*count:], e)
 	}
 	if same > len(t.stack) {
 		return false
@@ -91,14 +107,30 @@ func (a *Assembler) taken(t *thread, r *segment.RecRelease, pcs []byte, e *trace
 	if e.Release == 0 || e.Flags&trace.FlagNoStack != 0 && same > 0 {
 		return true // of a stack that is not known
 	}
-	if same > len(t.stack) {
+	if same > len(t.pcs) {
 		return false
 	}
 	held := trace.Event{
 		Kind: trace.KindHold, Flags: stackFlags(s), Hook: trace.HookID(r.TakenHook), Thread: t.meta.ID, Start: e.Release, Time: e.Time,
 		Count: 1, Object: r.Object,
 	}
-	if same > 0 {
+	if len(t.mixed) > 0 {
+		// What Python ran then is not known: its frames are left out, and the native ones stand for themselves.
+		k := 0
+		for k < len(t.mixed) && !t.mixed[k].python && int(t.mixed[k].native) < same {
+			k++
+		}
+		if k > 0 {
+			held.Stack = t.stack[k-1]
+		}
+		for _, pc := range t.pcs[k:same] {
+			id, ok := a.frame(t.proc, held.Stack, pc)
+			if !ok || id == held.Stack {
+				return ok
+			}
+			held.Stack = id
+		}
+	} else if same > 0 {
 		held.Stack = t.stack[same-1]
 	}
 	for i := range count {

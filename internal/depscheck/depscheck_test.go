@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"attach"},                          // into a program that runs already
 	{"concurrentring", "symbols"},       // from the target; names for addresses
 	{"stacktable", "sampler", "kernel"}, // one id for a stack; signals to threads
-	{"goruntime"},                       // Go programs
+	{"goruntime", "python"},             // Go programs; Python ones
 	{"blockbuf"},                        // what is kept
 	{"tracefile"},                       // what is written
 	{"live", "doctor"},                  // what threads do now; what a machine allows

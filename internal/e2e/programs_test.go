@@ -99,9 +99,7 @@ raise SystemExit(3)
 		t.Errorf("python: %v", bare)
 	}
 	r := s.open(t)
-	r.wantShare(t, "cpu", "the interpreter", 0.3, func(f, file string) bool {
-		return strings.HasPrefix(file, "python3") || strings.HasPrefix(file, "libpython3") || strings.HasPrefix(f, "_PyEval")
-	})
+	r.wantShare(t, "cpu", "the script", 0.3, func(f, file string) bool { return file == "[python]" && strings.HasPrefix(f, "worker") })
 	if n := len(r.Threads()); n < 5 {
 		t.Errorf("%d threads, want 5", n)
 	}

@@ -123,7 +123,7 @@ func (c *checker) checkModules() {
 		if strings.Trim(m.BuildID, "0123456789abcdef") != "" {
 			c.addf("module %d has build id %q: want lower-case hex", m.ID, m.BuildID)
 		}
-		if m.Kind > trace.ModuleKernel {
+		if m.Kind > trace.ModulePython {
 			c.addf("module %d is of kind %d", m.ID, m.Kind)
 		}
 		for at, v := range m.Variables {

@@ -237,7 +237,10 @@ func defaultValue(t *weigh.Table) weigh.Value {
 	return t.Values[0]
 }
 
-// mappings makes one per module. pprof takes the first for the program, so the first process's executable leads.
+// pythonMapping is the mapping of all functions of Python, which lie in no file of code.
+const pythonMapping = "[python]"
+
+// mappings makes one per module, and one for all functions of Python. pprof takes the first for the program, so the first process's executable leads.
 func (w *writer) mappings() {
 	mods := slices.Clone(w.src.Modules())
 	exe := ""
@@ -248,14 +251,22 @@ func (w *writer) mappings() {
 		m := mods[i]
 		mods = slices.Insert(slices.Delete(mods, i, i+1), 0, m)
 	}
+	var python *profile.Mapping
 	for i := range mods {
 		m := &mods[i]
 		if w.maps[m.ID] != nil {
 			continue
 		}
+		if m.Kind == trace.ModulePython && python != nil {
+			w.maps[m.ID] = python
+			continue
+		}
 		file := frames.Valid(m.Path)
 		if m.Kind == trace.ModuleAnon && file == "" {
 			file = "[anon]"
+		}
+		if m.Kind == trace.ModulePython {
+			file = pythonMapping
 		}
 		x := &profile.Mapping{
 			ID: uint64(len(w.p.Mapping) + 1), Start: m.Lo, Limit: m.Hi, File: file, BuildID: m.BuildID,
@@ -266,6 +277,9 @@ func (w *writer) mappings() {
 		// taken for another file's, and nothing is found in it.
 		if t := m.Code; t.Hi != 0 {
 			x.Start, x.Limit, x.Offset = m.Bias+t.Lo, m.Bias+t.Hi, t.Offset
+		}
+		if m.Kind == trace.ModulePython {
+			python = x
 		}
 		w.maps[m.ID] = x
 		w.p.Mapping = append(w.p.Mapping, x)
@@ -380,7 +394,9 @@ func (w *writer) location(id trace.StackID) *profile.Location {
 		return l
 	}
 	l := w.add(&profile.Location{Address: key.lookup, Mapping: w.maps[key.module]})
-	if m := w.tab.Module(key.module); m != nil && m.Kind != trace.ModuleAnon {
+	if m := w.tab.Module(key.module); m != nil && m.Kind == trace.ModulePython {
+		l.Address |= uint64(key.module) << 32 // lines of functions: no two places have one address
+	} else if m != nil && m.Kind != trace.ModuleAnon {
 		l.Address += m.Bias
 	}
 	at := w.tab.Of(id)

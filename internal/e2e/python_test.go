@@ -1,0 +1,127 @@
+package e2e
+
+// python_test.go: frames of Python between the native ones.
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hbtrace/hbtrace/internal/testprog"
+	"github.com/hbtrace/hbtrace/trace"
+)
+
+// pythons are the interpreters of this machine whose frames are known: the distribution's, and those that pyenv built.
+func pythons(t *testing.T) (list []string) {
+	t.Helper()
+	home, _ := os.UserHomeDir()
+	for _, pattern := range []string{"/usr/bin/python3", filepath.Join(home, ".pyenv/versions/3.*/bin/python3")} {
+		found, _ := filepath.Glob(pattern)
+		for _, f := range found {
+			if !strings.Contains(f, "/3.6.") && !strings.Contains(f, "/3.7.") {
+				list = append(list, f)
+			}
+		}
+	}
+	if len(list) == 0 {
+		t.Skip("there is no Python 3 here: apt-get install python3")
+	}
+	return list
+}
+
+type pyFrame struct {
+	function, file string
+	line           int
+}
+
+// pythonOf are a stack's frames of Python, leaf first, and how many evaluation loops in it have none.
+func (r recording) pythonOf(stack trace.StackID) (frames []pyFrame, loops int) {
+	for ; stack != 0; stack = r.Node(stack).Parent {
+		n := r.Node(stack)
+		for _, f := range r.Symbols(stack) {
+			if n.Addr.Module != 0 && r.Modules()[n.Addr.Module-1].Kind == trace.ModulePython {
+				frames = append(frames, pyFrame{f.Func, f.File, f.Line})
+			} else if f.Func == "_PyEval_EvalFrameDefault" {
+				loops++
+			}
+		}
+	}
+	return frames, loops
+}
+
+// TestPythonStacks compares the stack of each sleep with the one that the program saw itself.
+func TestPythonStacks(t *testing.T) {
+	for _, exe := range pythons(t) {
+		t.Run(strings.ReplaceAll(strings.TrimPrefix(exe, "/"), "/", "."), func(t *testing.T) {
+			t.Parallel()
+			script, err := filepath.Abs("testdata/stacks.py")
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := filepath.Join(t.TempDir(), "told")
+			s := start(t, testprog.Command{Args: []string{exe, "-S", "-E", script, told}})
+			if res := s.finish(t); res.Code != 0 {
+				t.Fatalf("%v", res)
+			}
+			r := s.openTrace(t)
+			var want [][]pyFrame
+			var cases []string
+			f, err := os.Open(told)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			for lines := bufio.NewScanner(f); lines.Scan(); {
+				var v struct {
+					Case   string
+					Frames [][]any
+				}
+				if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
+					t.Fatal(err)
+				}
+				var frames []pyFrame
+				for _, x := range v.Frames {
+					frames = append(frames, pyFrame{x[0].(string), x[1].(string), int(x[2].(float64))})
+				}
+				want, cases = append(want, frames), append(cases, v.Case)
+			}
+			var got [][]pyFrame
+			hooks := r.Meta().Hooks
+			if err := r.Events(func(e *trace.Event) error {
+				if e.Kind == trace.KindCall && strings.Contains("clock_nanosleep select", hooks[e.Hook].Name) && e.Stack != 0 {
+					frames, loops := r.pythonOf(e.Stack)
+					if len(frames) > 0 && frames[0].function == "nap" {
+						got = append(got, frames)
+						if loops > 0 {
+							t.Errorf("%d evaluation loops without frames of Python above %v", loops, frames)
+						}
+					}
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+			if len(want) < 15 || len(got) != len(want) {
+				t.Fatalf("%d sleeps recorded, %d made", len(got), len(want))
+			}
+			for i := range want {
+				if !slices.Equal(got[i], want[i]) {
+					t.Errorf("%s:\n%s\nthe program says\n%s", cases[i], told3(got[i]), told3(want[i]))
+				}
+			}
+		})
+	}
+}
+
+func told3(frames []pyFrame) string {
+	var s strings.Builder
+	for _, f := range frames {
+		fmt.Fprintf(&s, "  %s %s:%d\n", f.function, f.file, f.line)
+	}
+	return s.String()
+}
