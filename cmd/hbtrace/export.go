@@ -34,7 +34,8 @@ type exportFormat struct {
 }
 
 type exportOptions struct {
-	value string // what folded stacks and the flame graph add up
+	value    string // what folded stacks and the flame graph add up
+	noSource bool   // a page without source lines
 }
 
 var exportFormats = []exportFormat{
@@ -67,8 +68,8 @@ var exportFormats = []exportFormat{
 	{flag: "otlp", help: "OpenTelemetry profiles (ProfilesData, protobuf)", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
 		return otlp.Write(w, src)
 	}},
-	{flag: "html", help: "self-contained HTML report, in one file", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
-		return page.Export(w, src)
+	{flag: "html", help: "self-contained HTML report, in one file", write: func(w io.Writer, src trace.Source, o exportOptions) error {
+		return page.Export(w, src, page.Options{NoSource: o.noSource})
 	}},
 	{flag: "timeline-svg", help: "a picture of the threads over time", write: func(w io.Writer, src trace.Source, _ exportOptions) error {
 		return picture.Timeline(w, src, picture.Options{})
@@ -90,6 +91,9 @@ func newExport() *cobra.Command {
 		Long: `export writes a recording in one or several other formats; - is standard output. A file is replaced when the
 new one is complete, and left as it was if that fails. FILE is ` + defaultFile + ` unless it is named.
 
+--html includes the source lines around the lines that cost most, where the source files are on this machine.
+--no-source leaves them out.
+
 --parquet writes DIR/TABLE/RECORDING.parquet for each recording: a query over DIR/TABLE/*.parquet reads all of them
 (docs/reference/tables.md). hbtrace sql runs such a query.
 
@@ -108,6 +112,7 @@ a line, or a flame graph in which red grew and blue shrank. hbtrace report --dif
 		names = append(names, "--"+f.flag)
 	}
 	c.Flags().StringVar(&o.value, "value", "", "value to plot in --folded and --flame-svg (default cpu, where it was recorded): "+values)
+	c.Flags().BoolVar(&o.noSource, "no-source", false, "leave source lines out of --html")
 	diff := c.Flags().Bool("diff", false, "what the second of two files has more than the first")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {

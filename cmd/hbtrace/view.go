@@ -22,6 +22,7 @@ import (
 type viewOptions struct {
 	noBrowser bool
 	perfetto  bool
+	noSource  bool
 	port      int
 }
 
@@ -39,8 +40,9 @@ To send a recording to somebody as a page: hbtrace export --html page.html`,
 		RunE: func(cmd *cobra.Command, args []string) error { return view(cmd, fileArgument(args), o) },
 	}
 	f := c.Flags()
-	f.BoolVar(&o.noBrowser, "no-browser", false, "print the address and leave it at that")
-	f.BoolVar(&o.perfetto, "perfetto", false, "show it in ui.perfetto.dev instead, which fetches it from this machine")
+	f.BoolVar(&o.noBrowser, "no-browser", false, "print the URL; do not open a browser")
+	f.BoolVar(&o.noSource, "no-source", false, "do not show source lines")
+	f.BoolVar(&o.perfetto, "perfetto", false, "show it in ui.perfetto.dev instead; that page fetches the trace from this machine")
 	f.IntVar(&o.port, "port", 0, "the `port` on loopback (default: a free one; Perfetto's page asks 9001 and no other)")
 	return c
 }
@@ -63,6 +65,9 @@ func view(cmd *cobra.Command, path string, o viewOptions) error {
 	}
 	limitMemory(viewMemory)
 	m := page.New(src)
+	if o.noSource {
+		m.HideSource()
+	}
 	server, err := page.Listen(m, o.port)
 	if err != nil {
 		return errors.Join(err, src.done())

@@ -160,7 +160,7 @@ func fromServer(src trace.Source) (did, cost, error) {
 
 func fromExport(src trace.Source) (did, cost, error) {
 	var out bytes.Buffer
-	if err := page.Export(&out, src); err != nil {
+	if err := page.Export(&out, src, page.Options{}); err != nil {
 		return nil, nil, fmt.Errorf("page: %w", err)
 	}
 	_, rest, ok := strings.Cut(out.String(), `id="recording">`)

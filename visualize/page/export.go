@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/trace"
@@ -25,9 +26,17 @@ const (
 	mostAllocs = 50_000
 )
 
+// Options of [Export].
+type Options struct {
+	NoSource bool // no source lines
+}
+
 // Export writes src and the page to look at it with as one HTML file that loads nothing from anywhere.
-func Export(w io.Writer, src trace.Source) error {
+func Export(w io.Writer, src trace.Source, o Options) error {
 	m := New(src)
+	if o.NoSource {
+		m.HideSource()
+	}
 	if err := m.Read(context.Background()); err != nil {
 		return fmt.Errorf("reading the recording for a page: %w", err)
 	}
@@ -45,7 +54,7 @@ func Export(w io.Writer, src trace.Source) error {
 
 // bundle is the recording as the page holds it: tables, each behind its length in 4 bytes and padded to 8, compressed,
 // in base64. They are about, pieces, allocations (and CPU time without a place in its thread's time), calls, places, chains,
-// what parts of waits were spent on, and looks.
+// what parts of waits were spent on, looks, and source lines.
 func (m *Model) bundle() ([]byte, error) {
 	length := int64(m.to - m.from)
 	finest := max(m.finest(), m.res)
@@ -75,6 +84,10 @@ func (m *Model) bundle() ([]byte, error) {
 		return nil, err
 	}
 	chains, spent := m.chainsTable(), m.spentTable(res) // before places: they give numbers to some
+	code, err := m.sourceTable(context.Background())
+	if err != nil {
+		return nil, err
+	}
 	var out bytes.Buffer
 	text := base64.NewEncoder(base64.StdEncoding, &out)
 	zip, err := gzip.NewWriterLevel(text, gzip.DefaultCompression)
@@ -83,7 +96,7 @@ func (m *Model) bundle() ([]byte, error) {
 	}
 	for _, t := range []*table{
 		newTable(json.RawMessage(head)), pieces.columns(newTable(nil)), allocs.columns(newTable(nil)), calls.table(), m.places(0, 0, 0, 0),
-		chains, spent, m.looksTable(),
+		chains, spent, m.looksTable(), code,
 	} {
 		body, err := t.bytes()
 		if err != nil {
@@ -180,6 +193,9 @@ func (m *Model) allocations(i int, t *thread, res int64, out *rows) {
 	})
 	for _, x := range sums {
 		out.add(x)
+	}
+	for _, e := range coarseEnds(slices.Clone(t.ends), max(1, res)) {
+		out.add(row{thread: uint32(i), site: e.site, state: freed, start: e.at, value: int64(e.bytes), count: uint32(e.objects), release: e.freed})
 	}
 	for _, u := range coarseUnplaced(t.unplaced, res) { // CPU time that lies in no piece: sums have it
 		out.add(row{thread: uint32(i), site: u.site, state: running, start: u.at, value: u.ns, release: -1})

@@ -19,6 +19,7 @@ import (
 	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/analysis/spans"
 	"github.com/hbtrace/hbtrace/analysis/timeline"
+	"github.com/hbtrace/hbtrace/analysis/weigh"
 	"github.com/hbtrace/hbtrace/trace"
 )
 
@@ -59,6 +60,10 @@ type Model struct {
 	naming sync.Mutex
 	tab    *frames.Table
 	tree   tree
+
+	hideSource bool
+	reading    sync.Mutex // source files
+	files      map[string]*sourceFile
 }
 
 // doubt is what the samples of a recording lack.
@@ -80,7 +85,7 @@ type doubt struct {
 
 // New makes a model of src, to be filled by [Model.Read].
 func New(src trace.Source) *Model {
-	m := &Model{most: mostKept, src: src, index: map[trace.ThreadID]int32{}, tab: frames.New(src)}
+	m := &Model{most: mostKept, src: src, index: map[trace.ThreadID]int32{}, files: map[string]*sourceFile{}, tab: frames.New(src)}
 	m.sites.ids = map[trace.Site]uint32{}
 	m.sites.keys = make([]trace.Site, 1) // 0: no place
 	m.objects.ids = map[objectKey]uint32{}
@@ -195,14 +200,23 @@ type reader struct {
 	spans *spans.Builder
 	line  *timeline.Builder
 	late  late
+	lives *weigh.Lives
+	alive []living // by number
+	ended []int32  // numbers that can be used again
 	// the latest thread: events come in runs
 	id   trace.ThreadID
 	at   int32
 	last *thread
 }
 
+// living is an allocation whose free was not seen yet.
+type living struct {
+	alloc
+	thread int32
+}
+
 func newReader(m *Model) *reader {
-	r := &reader{m: m, late: newLate()}
+	r := &reader{m: m, late: newLate(), lives: weigh.NewLives()}
 	r.line = timeline.New(m.src, m.tab, r)
 	r.spans = spans.New(m.src, m.tab, &spanSink{m: m}, r.line.Step)
 	return r
@@ -246,12 +260,39 @@ func (r *reader) event(e *trace.Event) error {
 		a := alloc{at, m.sites.id(r.valid(e.Stack), e.Hook), float64(e.Weight), float64(e.Weight) / float64(max(e.Size, 1))}
 		t.allocs = append(t.allocs, a)
 		m.load.add(loadAlloc, at, at, a.bytes)
+		r.allocated(t, e, a)
+	case trace.KindFree:
+		if n, ok := r.lives.Free(t.info.Proc, e.Object, e.Time); ok {
+			r.freed(n, e.Time)
+		}
 	case trace.KindRelease:
 		t.releases = append(t.releases, release{at, m.sites.id(r.valid(e.Stack), e.Hook), r.object(t, e)})
 	case trace.KindLost:
 		t.lost += uint64(e.Count)
 	}
 	return nil
+}
+
+// allocated follows an allocation until it is freed.
+func (r *reader) allocated(t *thread, e *trace.Event, a alloc) {
+	n := int32(len(r.alive))
+	if k := len(r.ended); k > 0 {
+		n = r.ended[k-1]
+		r.ended = r.ended[:k-1]
+	} else {
+		r.alive = append(r.alive, living{})
+	}
+	r.alive[n] = living{a, r.at}
+	if f, ok := r.lives.Alloc(t.info.Proc, e.Object, e.Time, n); ok {
+		r.freed(f.Number, f.At)
+	}
+}
+
+func (r *reader) freed(n int32, at trace.Ns) {
+	x := &r.alive[n]
+	t := r.m.threads[x.thread]
+	t.ends = append(t.ends, end{x.alloc, max(x.at, r.m.rel(at))})
+	r.ended = append(r.ended, n)
 }
 
 // object is the number of what an event speaks of; 0 where that is nothing.

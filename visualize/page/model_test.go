@@ -158,7 +158,7 @@ func all(m *Model) []int {
 
 func byState(r *rows) (out [states]int64) {
 	for i, st := range r.state {
-		if state(st) != allocated {
+		if state(st) < states {
 			out[st] += int64(r.value[i])
 		}
 	}
@@ -278,7 +278,7 @@ func TestOdd(t *testing.T) {
 			check(t, m)
 			askAll(t, m)
 			var page bytes.Buffer
-			if err := Export(&page, b.Source()); err != nil {
+			if err := Export(&page, b.Source(), Options{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -338,7 +338,7 @@ func TestExportIsBounded(t *testing.T) {
 func TestNoMarkupFromNames(t *testing.T) {
 	b := hostile()
 	var page bytes.Buffer
-	if err := Export(&page, b.Source()); err != nil {
+	if err := Export(&page, b.Source(), Options{}); err != nil {
 		t.Fatal(err)
 	}
 	doc := page.String()

@@ -64,6 +64,12 @@ type alloc struct {
 	objects float64
 }
 
+// end is that of an allocation: how much of what was allocated at a time was freed at another.
+type end struct {
+	alloc
+	freed int64
+}
+
 type release struct {
 	at     int64
 	site   uint32
@@ -82,6 +88,7 @@ type thread struct {
 	counts     []int64         // likewise, how many there were before they were added up
 	waits      []wait
 	allocs     []alloc
+	ends       []end // of its allocations
 	releases   []release
 	spans      spanStore
 	cover      spans.Coverage

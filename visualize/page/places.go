@@ -60,11 +60,12 @@ func (o *objects) id(k objectKey, h trace.HookID) uint32 {
 	return id
 }
 
-// tree has one node for each distinct path of functions from the root: addresses of one function are one.
+// tree has one node for each distinct path of functions and lines from the root.
 type tree struct {
 	parents []uint32
 	frames  []uint32 // into names
-	ids     map[[2]uint32]uint32
+	lines   []uint32 // in the function's file; 0 unknown
+	ids     map[nodeKey]uint32
 	sites   []uint32 // by site: its node
 	own     []uint32 // by site: the innermost function of the program's own in names, + 1; 0: none
 	names   []frameName
@@ -72,6 +73,9 @@ type tree struct {
 	byFrame []uint32          // by frames.ID: index into names + 1
 	path    []trace.StackID
 }
+
+// nodeKey is what makes a node of the tree: a line of a function below its caller.
+type nodeKey struct{ parent, frame, line uint32 }
 
 // frameName is a function as the page shows it.
 type frameName struct {
@@ -84,20 +88,21 @@ type frameName struct {
 const noStack = weigh.NoStack
 
 func (t *tree) init() {
-	t.ids = map[[2]uint32]uint32{}
+	t.ids = map[nodeKey]uint32{}
 	t.hooks = map[string]uint32{}
-	t.parents, t.frames = []uint32{0}, []uint32{0} // the root
+	t.parents, t.frames, t.lines = []uint32{0}, []uint32{0}, []uint32{0} // the root
 	t.names = []frameName{{Name: noStack}}
 	t.sites, t.own = []uint32{0}, []uint32{0}
 }
 
-func (t *tree) child(parent, frame uint32) uint32 {
-	k := [2]uint32{parent, frame}
+func (t *tree) child(parent, frame, line uint32) uint32 {
+	k := nodeKey{parent, frame, line}
 	id, ok := t.ids[k]
 	if !ok {
 		id = uint32(len(t.parents))
 		t.parents = append(t.parents, parent)
 		t.frames = append(t.frames, frame)
+		t.lines = append(t.lines, line)
 		t.ids[k] = id
 	}
 	return id
@@ -143,17 +148,17 @@ func (m *Model) place() {
 		t.path = m.tab.Path(t.path[:0], k.Stack)
 		for _, id := range t.path {
 			for _, at := range m.tab.Of(id) {
-				node = t.child(node, m.frame(at.ID))
+				node = t.child(node, m.frame(at.ID), uint32(max(0, at.Line)))
 				leaf = at.ID
 			}
 		}
 		if len(t.path) == 0 && !frames.Begins(m.src.Meta(), k.Hook) {
-			node = t.child(0, 0)
+			node = t.child(0, 0, 0)
 		}
 		if k.Hook != 0 {
 			name := frames.HookName(m.src.Meta(), k.Hook)
 			if f := m.tab.Frame(leaf); leaf == 0 || name != f.Name && name != f.Linkage {
-				node = t.child(node, m.hookFrame(k.Hook))
+				node = t.child(node, m.hookFrame(k.Hook), 0)
 			}
 		}
 		own := uint32(0)
@@ -206,5 +211,6 @@ func (m *Model) places(site, node, frame, object int) *table {
 	out.u32("own", t.own[min(site, len(t.own)):])
 	out.u32("parent", t.parents[min(node, len(t.parents)):])
 	out.u32("frame", t.frames[min(node, len(t.frames)):])
+	out.u32("line", t.lines[min(node, len(t.lines)):])
 	return out
 }

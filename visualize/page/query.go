@@ -37,8 +37,12 @@ type row struct {
 	release                                                   int64
 }
 
-// allocated is the state of rows whose value is bytes and whose count is allocations.
-const allocated = states
+// States of rows whose value is bytes and whose count is allocations.
+const (
+	allocated = states     // allocations
+	inUse     = states + 1 // in sums: those of the selection that were not freed by its end
+	freed     = states + 1 // in what an exported page holds: how much of earlier allocations was freed at row.release
+)
 
 func (r *rows) add(x row) {
 	r.thread = append(r.thread, x.thread)
@@ -241,6 +245,11 @@ func (m *Model) sums(ctx context.Context, s selection, byThread, edges bool) (*r
 				x.value += int64(a.bytes)
 				x.count += objects
 			})
+			t.inUse(s, func(site uint32, at, bytes int64, objects uint32) {
+				x := &list[find(sumKey{thread: id, site: site, state: inUse}, at)]
+				x.value += bytes
+				x.count += objects
+			})
 			first := sort.Search(len(t.unplaced), func(i int) bool { return t.unplaced[i].at >= s.from })
 			for i := first; i < len(t.unplaced) && t.unplaced[i].at < s.to; i++ {
 				u := t.unplaced[i]
@@ -265,6 +274,37 @@ func (t *thread) allocated(s selection, f func(a alloc, objects uint32)) {
 		n := min(math.Floor(over), 1<<31)
 		over -= n
 		f(t.allocs[at], uint32(n))
+	}
+}
+
+// inUse calls f for each place with what its allocations in the selection hold at the selection's end.
+func (t *thread) inUse(s selection, f func(site uint32, at, bytes int64, objects uint32)) {
+	type held struct {
+		at             int64
+		bytes, objects float64
+	}
+	by := map[uint32]*held{}
+	add := func(a *alloc, sign float64) {
+		h := by[a.site]
+		if h == nil {
+			h = &held{at: a.at}
+			by[a.site] = h
+		}
+		h.bytes += sign * a.bytes
+		h.objects += sign * a.objects
+	}
+	for i := sort.Search(len(t.allocs), func(i int) bool { return t.allocs[i].at >= s.from }); i < len(t.allocs) && t.allocs[i].at < s.to; i++ {
+		add(&t.allocs[i], 1)
+	}
+	for i := range t.ends {
+		if e := &t.ends[i]; e.at >= s.from && e.at < s.to && e.freed <= s.to {
+			add(&e.alloc, -1)
+		}
+	}
+	for site, h := range by {
+		if bytes := int64(h.bytes); bytes > 0 {
+			f(site, h.at, bytes, uint32(max(1, min(math.Round(h.objects), 1<<31))))
+		}
 	}
 }
 

@@ -143,6 +143,11 @@ func (s *Server) answer(r *http.Request, what string) ([]byte, string, error) {
 		if q.err == nil {
 			t = s.m.places(int(site), int(node), int(frame), int(object))
 		}
+	case "source":
+		frame, first, last := q.number("frame"), q.number("first"), q.number("last")
+		if q.err == nil {
+			t = newTable(s.m.sourceOf(int(frame), int(first), int(last)))
+		}
 	case "lanes":
 		sel, res := q.selection(), q.number("res")
 		if q.err == nil {

@@ -85,6 +85,9 @@ func testFlame(t *testing.T, b *chromium.Browser) {
 		case st == allocated:
 			want["alloc"] += v
 			want["objects"] += float64(rows.count[i])
+		case st == inUse:
+			want["inuse"] += v
+			want["live"] += float64(rows.count[i])
 		case st == running:
 			want["cpu"] += v
 			want["wall"] += v
@@ -98,7 +101,7 @@ func testFlame(t *testing.T, b *chromium.Browser) {
 	}
 	p := b.Open(t, s.URL()+"#v=flame", 1400, 900, 1)
 	for _, by := range []string{"", "thread"} {
-		for _, value := range []string{"cpu", "wall", "blocked", "lock", "alloc", "objects"} {
+		for _, value := range []string{"cpu", "wall", "blocked", "lock", "alloc", "objects", "inuse", "live"} {
 			if by == "thread" && value != "lock" && value != "objects" {
 				continue
 			}

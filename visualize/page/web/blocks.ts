@@ -12,6 +12,7 @@ import { heaviest, where } from "./summary.js";
 
 const most = { blockers: 12, objects: 10, waiters: 16 };
 const others = -1;
+const worthOfLocks = 0.05; // of the selection's time, as lockFirst of package report
 const letter = 8.2; // px, of a name's widest usual ones
 const sideRoom = 84; // px, for the duration next to a name
 
@@ -79,7 +80,16 @@ export class Blocks implements View {
     const o = this.app.shared.option("kinds", "");
     if (o === "all") return new Set([locked, signaled]);
     if (o === "locks") return new Set([locked]);
-    return new Set([this.rows?.state.includes(locked) ? locked : signaled]);
+    return new Set([this.lockFirst() ? locked : signaled, ...(this.lockFirst() ? [] : [locked])]);
+  }
+
+  /** lockFirst says whether locks alone are shown: where nothing is chosen, locks that cost much or most. */
+  private lockFirst(): boolean {
+    if (!this.rows) return true;
+    const sum = (state: number): number => heaviest(this.rows!, (i) => this.rows!.state[i] === state, () => 0)[0]?.[1] ?? 0;
+    const [from, to] = this.app.shared.range();
+    const locks = sum(locked);
+    return locks > 0 && (locks >= (to - from) * worthOfLocks || locks >= sum(signaled));
   }
 
   private toolbar(all: number, n: number): void {

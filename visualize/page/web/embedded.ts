@@ -5,7 +5,7 @@ import { ready } from "./colours.js";
 import { chainsOf } from "./spent.js";
 import { decode, type Table } from "./table.js";
 import {
-  allThreads, callsOf, rowsOf, stateAllocated, Places, type About, type Calls, type Chains, type Chart, type Ready, type Rows, type Slow, type Store,
+  allThreads, callsOf, rowsOf, stateAllocated, stateInUse, Places, type About, type Calls, type Chains, type Chart, type Ready, type Rows, type Slow, type Source, type Store,
 } from "./store.js";
 
 /** ranges finds where each thread's rows begin; rows come in order of threads. */
@@ -76,6 +76,7 @@ export class Embedded implements Store {
   private found: Chains;
   private spent: Table;
   private looks: Record<"thread" | "start" | "end" | "ready", Float64Array>;
+  private code: Source[];
   private firstPiece: Uint32Array;
   private firstAlloc: Uint32Array;
   private firstSpan: Uint32Array;
@@ -89,6 +90,7 @@ export class Embedded implements Store {
     this.found = tables[5].info as Chains;
     this.spent = tables[6];
     this.looks = tables[7].columns as unknown as Embedded["looks"];
+    this.code = tables[8].info as Source[];
     this.places.better = this.found.names;
     const n = this.about.threads.length;
     this.firstPiece = ranges(this.pieces.thread, n);
@@ -133,11 +135,11 @@ export class Embedded implements Store {
   async sums(threads: number[] | null, from: number, to: number, byThread: boolean, edges: boolean): Promise<Rows> {
     const out = new Builder();
     const seen = new Map<string, number>();
-    const add = (r: Rows, i: number, value: number, count: number, start: number): void => {
+    const add = (r: Rows, i: number, value: number, count: number, start: number, state = r.state[i]): void => {
       const thread = byThread || edges ? r.thread[i] : allThreads;
       const wait = edges && r.object[i] + r.owner[i] + r.releaser[i] > 0;
       const key = [
-        thread, r.site[i], r.state[i],
+        thread, r.site[i], state,
         ...(wait ? [r.object[i], r.owner[i], r.releaser[i], r.releaseSite[i], r.flags[i] & flagCertain] : []),
       ].join();
       let row = seen.get(key);
@@ -146,6 +148,7 @@ export class Embedded implements Store {
         seen.set(key, row);
         for (const k of ["value", "count"] as const) out.set(k, row, 0);
         out.set("thread", row, thread);
+        out.set("state", row, state);
         out.set("start", row, start);
         out.set("release", row, -1);
         out.set("flags", row, wait ? r.flags[i] & flagCertain : 0);
@@ -165,9 +168,18 @@ export class Embedded implements Store {
         if (end > start) add(p, i, end - start, p.count[i], start);
       }
       if (edges) return;
+      const held = new Map<number, { i: number; bytes: number; count: number; start: number }>(); // by site
       for (let i = this.firstAlloc[t]; i < this.firstAlloc[t + 1]; i++) {
-        if (a.start[i] >= from && a.start[i] < to) add(a, i, a.value[i], a.count[i], a.start[i]);
+        if (a.start[i] < from || a.start[i] >= to) continue;
+        const freed = a.state[i] === stateFreed;
+        if (!freed) add(a, i, a.value[i], a.count[i], a.start[i]);
+        if (a.state[i] < stateAllocated || (freed && a.release[i] > to)) continue;
+        const h = held.get(a.site[i]) ?? { i, bytes: 0, count: 0, start: a.start[i] };
+        held.set(a.site[i], h);
+        h.bytes += freed ? -a.value[i] : a.value[i];
+        h.count += freed ? -a.count[i] : a.count[i];
       }
+      for (const h of held.values()) if (h.bytes > 0) add(a, h.i, h.bytes, Math.max(1, h.count), h.start, stateInUse);
     });
     return out.rows();
   }
@@ -249,6 +261,13 @@ export class Embedded implements Store {
     };
   }
 
+  async source(frame: number, first: number, last: number): Promise<Source> {
+    const path = this.places.frames[frame]?.f ?? "";
+    const found = this.code.find((x) => x.path === path);
+    if (!found) return { path, changed: false, missing: "this page has no source lines of it", lines: [] };
+    return { ...found, lines: found.lines.filter(([n]) => n >= first && n <= last) };
+  }
+
   async chains(): Promise<Chains> {
     return this.found;
   }
@@ -283,3 +302,4 @@ export class Embedded implements Store {
 }
 
 const flagCertain = 1 << 9;
+const stateFreed = stateInUse; // in this.allocs: how much of earlier allocations was freed at release

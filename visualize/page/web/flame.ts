@@ -4,9 +4,10 @@ import type { App, View } from "./app.js";
 import { dark, ink, ofFrame } from "./colours.js";
 import { Canvas, ellipsis, fill, h, table } from "./dom.js";
 import { exact, exactly, finder, shown } from "./find.js";
+import { aboutFunction, heaviestLine } from "./function.js";
 import { bytes, count, duration, percent, short, whole } from "./format.js";
 import type { Rows } from "./store.js";
-import { around, build, children, compare, functions, type Hidden, values, type Line, type Node, type Order, type Value } from "./tree.js";
+import { build, children, compare, type Cut, functions, heaviestValue, values, type Line, type Node, type Order, type Shape, type Value } from "./tree.js";
 
 const rowHeight = 19;
 
@@ -58,8 +59,8 @@ export class Flame implements View {
   }
 
   private get value(): Value {
-    const id = this.app.shared.option("value", "cpu");
-    return values.find((v) => v.id === id)?.id ?? "cpu";
+    const id = this.app.shared.option("value", "");
+    return values.find((v) => v.id === id)?.id ?? heaviestValue(this.app.store.about);
   }
 
   private format(x: number): string {
@@ -122,14 +123,13 @@ export class Flame implements View {
     const active = (document.activeElement as HTMLElement | null)?.dataset?.option;
     fill(
       this.tools,
-      this.select("value", "What", values.map((v) => [v.id, v.name]), this.value, "cpu"),
+      this.select("value", "What", values.map((v) => [v.id, v.name]), this.value, ""),
       this.select("by", "Threads", [["", "merged"], ["thread", "one by one"]], s.option("by", ""), ""),
       this.select("order", "Order", [["heavy", "heaviest first"], ["time", "first seen first"], ["name", "by name"]], s.option("order", "heavy"), "heavy"),
       h("button", { type: "button", "aria-pressed": String(s.option("invert", "") === "1"), on: { click: () => this.invert() } }, "Inverted"),
       h("button", { type: "button", title: "compare other selections with this one", on: { click: () => this.keepBase() } }, this.base ? "New baseline" : "Compare: keep as baseline"),
       this.base && h("button", { type: "button", on: { click: () => this.app.shared.choose("base", null) } }, `Drop baseline (${this.baseTitle()})`),
-      (this.hidden().functions.size > 0 || this.hidden().modules.size > 0) && h("button", { type: "button", on: { click: () => this.showAll() } },
-        `Show ${this.hidden().functions.size + this.hidden().modules.size} hidden`),
+      ...this.cuts(),
       this.focus && this.focus !== this.root && h("button", { type: "button", on: { click: () => this.focusOn(this.root) } }, "Reset focus"),
       this.status,
     );
@@ -146,21 +146,26 @@ export class Flame implements View {
     this.app.shared.choose("base", `${a}-${b}${threads ? `-${threads.join(".")}` : ""}`);
   }
 
-  /** hidden are the functions and libraries that the address says to leave out. */
-  private hidden(): Hidden {
+  /** cut is what the address says to hide and to collapse. */
+  private cut(): Cut {
     const list = (name: string): Set<string> => new Set(this.app.shared.option(name, "").split("\n").filter(Boolean));
-    return { functions: list("hide"), modules: list("hidelib") };
+    return { hide: list("hide"), hidelib: list("hidelib"), fold: list("fold"), foldlib: list("foldlib") };
   }
 
-  private hide(option: "hide" | "hidelib", name: string): void {
-    this.app.shared.choose(option, [...new Set([...this.app.shared.option(option, "").split("\n").filter(Boolean), name])].join("\n"));
+  private setCut(option: keyof Cut, names: Set<string>): void {
+    this.app.shared.choose(option, names.size > 0 ? [...names].join("\n") : null);
   }
 
-  private showAll(): void {
-    const options = { ...this.app.shared.state.options };
-    delete options.hide;
-    delete options.hidelib;
-    this.app.shared.set({ options });
+  /** cuts are buttons that undo what is hidden or collapsed. */
+  private cuts(): HTMLElement[] {
+    const cut = this.cut();
+    return (["hide", "hidelib", "fold", "foldlib"] as const).flatMap((option) => [...cut[option]].map((name) => {
+      const what = `${option.startsWith("hide") ? "hidden" : "collapsed"}: ${short(name)}`;
+      return h("button", { type: "button", class: "chip", title: `${whole(name)}: show it again`, on: { click: () => {
+        cut[option].delete(name);
+        this.setCut(option, cut[option]);
+      } } }, what, h("span", { "aria-hidden": "true" }, "×"));
+    }));
   }
 
   private baseTitle(): string {
@@ -172,11 +177,11 @@ export class Flame implements View {
 
   private grow(): void {
     if (!this.rows) return;
-    const shape = {
+    const shape: Shape = {
       value: this.value,
       inverted: this.app.shared.option("invert", "") === "1",
       heading: this.app.shared.option("by", "") === "thread" ? (t: number): string => this.app.threadName(t) : null,
-      hidden: this.hidden(),
+      cut: this.cut(),
     };
     const path: string[] = []; // of the focus, to find it again
     for (let n = this.focus; n && n.parent; n = n.parent) path.unshift(`${n.name} ${n.module ?? ""}`);
@@ -194,7 +199,7 @@ export class Flame implements View {
     this.cursor = null;
     this.layout();
     const upright = { ...shape, inverted: false };
-    this.list(shape.inverted ? build(this.rows, places, upright) : this.root, this.base && build(this.base.rows, places, upright));
+    this.list(shape.inverted ? build(this.rows, places, upright) : this.root, this.base && build(this.base.rows, places, upright), upright);
     this.toolbar();
   }
 
@@ -298,8 +303,8 @@ export class Flame implements View {
     const out = [whole(n.name), `${this.format(n.total)}, ${percent(n.total, all)} of all; ${this.format(n.self)} itself`];
     if (this.base) out.push(`baseline ${percent(n.base, all)}: ${n.total >= n.base ? "+" : "−"}${percent(Math.abs(n.total - n.base), all)}`);
     if (n.module) out.push(n.module);
-    const file = n.frame >= 0 ? this.app.store.places.frames[n.frame].f : "";
-    if (file) out.push(whole(file));
+    const file = n.frame >= 0 && this.app.store.places.frames[n.frame].n === n.name ? this.app.store.places.frames[n.frame].f : "";
+    if (file) out.push(whole(file) + heaviestLine(n));
     return out;
   }
 
@@ -312,7 +317,7 @@ export class Flame implements View {
     this.tip.style.top = `${Math.min(e.clientY - box.top + 16, box.height - 90)}px`;
   }
 
-  private list(root: Node, base: Node | null): void {
+  private list(root: Node, base: Node | null, shape: Shape): void {
     const lines = functions(root).slice(0, 200);
     const before = new Map<string, number>();
     if (base) for (const l of functions(base)) before.set(`${l.name} ${l.module ?? ""}`, l.self);
@@ -323,7 +328,7 @@ export class Flame implements View {
     };
     fill(
       this.side,
-      this.butterfly(root),
+      this.chosen(root, shape),
       h("h2", {}, "Functions"),
       lines.length === 0
         ? h("p", { class: "soft" }, "none")
@@ -339,28 +344,14 @@ export class Flame implements View {
     );
   }
 
-  /** butterfly is the callers and callees of the one function that is searched for. */
-  private butterfly(root: Node): HTMLElement | null {
+  /** chosen is about the one function that is searched for. */
+  private chosen(root: Node, shape: Shape): HTMLElement | null {
     const name = exact(this.app.shared.state.find);
-    if (name === "") return null;
-    const a = around(root, name);
-    if (a.total === 0) return null;
-    const module = functions(root).find((l) => l.name === name)?.module;
-    const most = 12;
-    const list = (title: string, rows: [string, number][]): HTMLElement => h("div", {}, h("h3", {}, title),
-      rows.length === 0
-        ? h("p", { class: "soft" }, "none")
-        : table(["total", "share", "function"], rows.slice(0, most).map(([n, w]) => [
-            this.format(w), percent(w, a.total),
-            n === "(outermost)" ? n : h("button", { type: "button", class: "link", title: whole(n), on: { click: () => this.app.shared.set({ find: exactly(n) }) } }, short(n)),
-          ]), [0, 1], `${title} of ${short(name)}`));
-    return h("div", { class: "butterfly" },
-      h("h2", {}, short(name)),
-      h("p", {}, `${this.format(a.total)}, ${percent(a.total, root.total)} of all; ${this.format(a.self)} itself`),
-      h("div", { class: "row" },
-        h("button", { type: "button", title: "leave this function out of stacks: its weight falls on its callers", on: { click: () => this.hide("hide", name) } }, "Hide function"),
-        module ? h("button", { type: "button", title: `leave all functions of ${module} out of stacks`, on: { click: () => this.hide("hidelib", module) } }, "Hide its library") : null),
-      list("Callers", a.callers), list("Callees", a.callees));
+    if (name === "" || !this.rows) return null;
+    return aboutFunction(this.app, { root, rows: this.rows, shape, name, format: (x) => this.format(x), add: (option, what) => {
+      const cut = this.cut();
+      this.setCut(option, cut[option].add(what));
+    } });
   }
 
   key(e: KeyboardEvent): boolean {

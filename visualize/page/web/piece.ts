@@ -20,17 +20,23 @@ const flags: [number, string][] = [
 const certain = 1 << 9;
 const mostChain = 6;
 
+/** fileLine is a place in the source, without the file's folders; "" where it is not known. */
+export function fileLine(file: string | undefined, line: number): string {
+  return file && line > 0 ? `${whole(file.slice(file.lastIndexOf("/") + 1))}:${line}` : "";
+}
+
 /** stackList shows a site's functions, the innermost first. */
 export function stackList(app: App, site: number, most = 24): HTMLElement {
   const stack = app.store.places.stack(site);
+  const lines = app.store.places.lines(site);
   if (stack.length === 0) return h("p", { class: "soft" }, "no stack was taken");
   return h(
     "ol",
     { class: "stack" },
-    ...stack.slice(0, most).map((f) =>
-      h("li", { title: `${whole(f.n)}${f.f ? `\n${whole(f.f)}` : ""}` },
+    ...stack.slice(0, most).map((f, i) =>
+      h("li", { title: `${whole(f.n)}${f.f ? `\n${whole(f.f)}${lines[i] > 0 ? `:${lines[i]}` : ""}` : ""}` },
         h("button", { type: "button", class: "link", on: { click: () => app.shared.set({ find: exactly(f.n) }) } }, short(f.n)),
-        h("small", {}, f.m ?? "")),
+        h("small", {}, fileLine(f.f, lines[i]) || f.m)),
     ),
     stack.length > most && h("li", { class: "soft" }, `${stack.length - most} more`),
   );

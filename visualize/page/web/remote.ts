@@ -1,7 +1,7 @@
 // Answers from the server that showed the page.
 
 import { decode, type Table } from "./table.js";
-import { callsOf, rowsOf, Places, type About, type Calls, type Chains, type Chart, type Ready, type Rows, type Slow, type Store } from "./store.js";
+import { callsOf, rowsOf, Places, type About, type Calls, type Chains, type Chart, type Ready, type Rows, type Slow, type Source, type Store } from "./store.js";
 
 function highest(c: Uint32Array): number {
   let h = 0;
@@ -74,6 +74,10 @@ export class Remote implements Store {
     const c = (await ask("chains", { ...range(from, to), threads: threads?.join(",") ?? "" })).info as Chains | null;
     if (c) await this.learn();
     return c;
+  }
+
+  async source(frame: number, first: number, last: number): Promise<Source> {
+    return (await ask("source", { frame, first, last })).info as Source;
   }
 
   private async named(t: Table): Promise<Rows> {

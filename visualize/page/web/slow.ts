@@ -8,7 +8,7 @@ import { count, duration, percent, short, whole } from "./format.js";
 import { bar, byState, readyText } from "./piece.js";
 import type { Rows, Slow } from "./store.js";
 import { heaviest, where } from "./summary.js";
-import { build, functions } from "./tree.js";
+import { build, functions, uncut } from "./tree.js";
 
 const choices = [10, 20, 50, 100];
 
@@ -89,7 +89,7 @@ export class SlowView implements View {
     if (this.named === this.app.store.about.read) return;
     this.named = this.app.store.about.read;
     this.app.ask("names", () => this.app.store.sums(null, 0, this.app.store.about.length, false, false), (rows) => {
-      const root = build(rows, this.app.store.places, { value: "wall", inverted: false, heading: null });
+      const root = build(rows, this.app.store.places, { value: "wall", inverted: false, heading: null, cut: uncut });
       const list = functions(root).sort((a, b) => b.total - a.total).slice(0, 400);
       fill(this.names, ...list.map((l) => h("option", { value: l.name })));
       if (this.subject().name === "") this.empty();

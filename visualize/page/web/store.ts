@@ -167,6 +167,7 @@ export class Places {
   own: number[] = []; // of a site: the innermost function of the program's own in frames, + 1; 0: none
   parent: number[] = [];
   frame: number[] = []; // of a node
+  line: number[] = []; // of a node, in its function's file; 0 unknown
   frames: Frame[] = [];
   objects: { n: string; k: string }[] = [{ n: "", k: "" }];
   better: string[] = []; // names of objects from 1 on that are found with chains; "": none
@@ -177,6 +178,7 @@ export class Places {
     for (const x of t.columns.own as Uint32Array) this.own.push(x);
     for (const x of t.columns.parent as Uint32Array) this.parent.push(x);
     for (const x of t.columns.frame as Uint32Array) this.frame.push(x);
+    for (const x of t.columns.line as Uint32Array) this.line.push(x);
     for (const x of info.frames) {
       this.frames.push(x);
       meet(x.m);
@@ -188,6 +190,13 @@ export class Places {
   stack(site: number): Frame[] {
     const out: Frame[] = [];
     for (let n = this.site[site] ?? 0; n !== 0; n = this.parent[n]) out.push(this.frames[this.frame[n]]);
+    return out;
+  }
+
+  /** lines gives the lines of a site's functions, in the order of stack; 0 where one is not known. */
+  lines(site: number): number[] {
+    const out: number[] = [];
+    for (let n = this.site[site] ?? 0; n !== 0; n = this.parent[n]) out.push(this.line[n]);
     return out;
   }
 
@@ -224,6 +233,14 @@ export class Places {
   }
 }
 
+/** Source is part of a source file: source.go. */
+export interface Source {
+  path: string;
+  changed: boolean; // since the recording began
+  missing: string; // why there are no lines; "" where there are
+  lines: [number, string][]; // by number
+}
+
 export interface Store {
   about: About;
   places: Places;
@@ -237,6 +254,8 @@ export interface Store {
   chart(threads: number[] | null, from: number, to: number, cols: number): Promise<Chart>;
   ready(threads: number[] | null, from: number, to: number): Promise<Ready>;
   slowest(threads: number[] | null, from: number, to: number, name: string, turns: boolean, n: number): Promise<Slow>;
+  /** source gives lines first to last of the file of a function, as far as they are there. */
+  source(frame: number, first: number, last: number): Promise<Source>;
   /** chains of the whole recording; null while they are being looked for. */
   chains(): Promise<Chains | null>;
   /** chainsOf is what the waits of threads were spent on in a stretch of time; null while that is not known. */
@@ -252,4 +271,6 @@ export function callsOf(t: Table): Calls {
 }
 
 export const stateAllocated = 10;
+/** stateInUse: in sums, allocations of the selection that were not freed by its end. */
+export const stateInUse = 11;
 export const allThreads = 0xffffffff;

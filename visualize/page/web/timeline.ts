@@ -81,14 +81,17 @@ export class Timeline implements View, Plot {
       if (lane.open) {
         const r = this.callsOf.get(thread);
         const { from, to } = this.app.shared.state;
-        const d = this.calls && r ? depthsOf(this.calls, r, to - from) : { skip: 0, rows: 1, deeper: 0 };
-        [lane.skip, lane.depth, lane.deeper] = [d.skip, d.rows, d.deeper];
-        y += lane.depth * rowHeight + 4;
+        if (this.calls && r) { // not before its calls are there: rows of nothing say that there are none
+          const d = depthsOf(this.calls, r, to - from);
+          [lane.skip, lane.depth, lane.deeper] = [d.skip, d.rows, d.deeper];
+          y += lane.depth * rowHeight + 4;
+        }
       }
       y += stripHeight + gap;
       return lane;
     });
     this.spacer.style.height = `${Math.max(0, y - this.canvas.height)}px`;
+    this.element.dataset.opened = String(this.lanes.filter((l) => l.depth > 0).length); // for tests
   }
 
   /** opened are the lanes whose calls are shown: those that were chosen, or as many of the busiest as there is room for. */
@@ -305,7 +308,7 @@ export class Timeline implements View, Plot {
 
   private laneAt(y: number): Lane | undefined {
     const at = y + this.scroller.scrollTop;
-    return this.lanes.find((l) => at >= l.y - gap / 2 && at < l.y + stripHeight + gap / 2 + l.depth * rowHeight + (l.open ? 4 : 0));
+    return this.lanes.find((l) => at >= l.y - gap / 2 && at < l.y + stripHeight + gap / 2 + l.depth * rowHeight + (l.depth > 0 ? 4 : 0));
   }
 
   /** hit finds the lane and piece under a point of the canvas. */

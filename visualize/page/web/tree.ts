@@ -1,8 +1,8 @@
 // The tree behind a flame graph: functions by path, with what they weigh.
 
-import { ready } from "./colours.js";
-import type { Places, Rows } from "./store.js";
-import { stateAllocated } from "./store.js";
+import { locked, ready, running } from "./colours.js";
+import type { About, Places, Rows } from "./store.js";
+import { stateAllocated, stateInUse } from "./store.js";
 
 export interface Node {
   frame: number; // into places.frames; -1: a heading (the root, a thread)
@@ -12,11 +12,12 @@ export interface Node {
   total: number;
   base: number; // total in the baseline, scaled to the same sum; 0 without one
   first: number; // when it was first seen, ns
+  lines: Map<number, number>; // weight by line of the function's file
   kids: Map<string, Node>;
   parent: Node | null;
 }
 
-export type Value = "cpu" | "wall" | "blocked" | "lock" | "alloc" | "objects";
+export type Value = "cpu" | "wall" | "blocked" | "lock" | "alloc" | "objects" | "inuse" | "live";
 
 export const values: { id: Value; name: string; unit: "ns" | "bytes" | "count" }[] = [
   { id: "cpu", name: "CPU", unit: "ns" },
@@ -25,36 +26,97 @@ export const values: { id: Value; name: string; unit: "ns" | "bytes" | "count" }
   { id: "lock", name: "Locks", unit: "ns" },
   { id: "alloc", name: "Allocated bytes", unit: "bytes" },
   { id: "objects", name: "Allocations", unit: "count" },
+  { id: "inuse", name: "Bytes in use", unit: "bytes" },
+  { id: "live", name: "Allocations in use", unit: "count" },
 ];
+
+/**
+ * heaviestValue is what a recording's flame graph shows unless something is chosen: CPU time; time waited for locks where that is more;
+ * and all blocked time where next to nothing ran.
+ */
+export function heaviestValue(about: About): Value {
+  const sum = (keep: (state: number) => boolean): number =>
+    about.threads.reduce((n, t) => n + t.total.reduce((m, ns, s) => (keep(s) ? m + ns : m), 0), 0);
+  const cpu = sum((s) => s === running);
+  if (sum((s) => s === locked) > cpu) return "lock";
+  return cpu < about.length * leastCPU && sum((s) => s > locked && s !== ready) > cpu ? "blocked" : "cpu";
+}
+
+const leastCPU = 0.02; // of the recording's time
 
 /** weight of a row for a value; 0: it does not count. */
 export function weight(rows: Rows, i: number, v: Value): number {
   const s = rows.state[i];
   switch (v) {
     case "cpu": return s === 1 ? rows.value[i] : 0;
-    case "wall": return s !== 2 && s !== ready && s !== stateAllocated ? rows.value[i] : 0;
-    case "blocked": return s > 2 && s !== ready && s !== stateAllocated ? rows.value[i] : 0;
+    case "wall": return s !== 2 && s !== ready && s < stateAllocated ? rows.value[i] : 0;
+    case "blocked": return s > 2 && s !== ready && s < stateAllocated ? rows.value[i] : 0;
     case "lock": return s === 3 ? rows.value[i] : 0;
     case "alloc": return s === stateAllocated ? rows.value[i] : 0;
     case "objects": return s === stateAllocated ? rows.count[i] : 0;
+    case "inuse": return s === stateInUse ? rows.value[i] : 0;
+    case "live": return s === stateInUse ? rows.count[i] : 0;
   }
 }
 
 function node(frame: number, name: string, module: string | undefined, parent: Node | null): Node {
-  return { frame, name, module, self: 0, total: 0, base: 0, first: Infinity, kids: new Map(), parent };
+  return { frame, name, module, self: 0, total: 0, base: 0, first: Infinity, lines: new Map(), kids: new Map(), parent };
 }
 
 export interface Shape {
   value: Value;
   inverted: boolean;
   heading: ((thread: number) => string) | null; // a level for threads
-  hidden?: Hidden;
+  cut: Cut;
 }
 
-/** Hidden are functions and modules that are left out of stacks: their weight falls on their callers. */
-export interface Hidden {
-  functions: Set<string>;
-  modules: Set<string>;
+/**
+ * Cut is what stacks are shown without. The weight of a hidden function falls on its callers. A collapsed function keeps the weight of
+ * what it calls, and calls of a collapsed module from one to another of its functions become one.
+ */
+export interface Cut {
+  hide: Set<string>; // functions
+  hidelib: Set<string>; // modules
+  fold: Set<string>;
+  foldlib: Set<string>;
+}
+
+export const uncut: Cut = { hide: new Set(), hidelib: new Set(), fold: new Set(), foldlib: new Set() };
+
+/** Step is one function of a stack. */
+interface Step {
+  frame: number;
+  line: number;
+  name: string;
+  module?: string;
+}
+
+/** steps gives the functions of a site as they are shown, the outermost first. */
+function steps(places: Places, site: number, cut: Cut): Step[] {
+  const all: Step[] = [];
+  for (let n = places.site[site] ?? 0; n !== 0; n = places.parent[n]) {
+    const frame = places.frame[n];
+    all.push({ frame, line: places.line[n], name: places.frames[frame].n, module: places.frames[frame].m });
+  }
+  if (all.length === 0) return [{ frame: 0, line: 0, name: places.frames[0].n }];
+  all.reverse();
+  if (cut.hide.size + cut.hidelib.size + cut.fold.size + cut.foldlib.size === 0) return all;
+  const out: Step[] = [];
+  for (const x of all) {
+    const last = out[out.length - 1];
+    if (last && (cut.fold.has(last.name) || (cut.foldlib.has(x.module ?? "") && last.name === collapsed(x.module)))) {
+      if (cut.fold.has(last.name)) break;
+      continue;
+    }
+    if (cut.hide.has(x.name) || cut.hidelib.has(x.module ?? "")) continue;
+    out.push(cut.foldlib.has(x.module ?? "") ? { ...x, line: 0, name: collapsed(x.module) } : x);
+  }
+  return out;
+}
+
+/** collapsed is the name of a module's functions together. */
+function collapsed(module: string | undefined): string {
+  return `[${module ?? ""}]`;
 }
 
 /** build makes a tree of sums. */
@@ -64,32 +126,22 @@ export function build(rows: Rows, places: Places, shape: Shape): Node {
     const w = weight(rows, i, shape.value);
     if (w === 0) continue;
     let at = root;
-    const enter = (key: string, frame: number, name: string, module?: string): void => {
+    const enter = (key: string, x: Step): void => {
       let k = at.kids.get(key);
       if (!k) {
-        k = node(frame, name, module, at);
+        k = node(x.frame, x.name, x.module, at);
         at.kids.set(key, k);
       }
       k.total += w;
       k.first = Math.min(k.first, rows.start[i]);
+      if (x.line > 0) k.lines.set(x.line, (k.lines.get(x.line) ?? 0) + w);
       at = k;
     };
     root.total += w;
-    if (shape.heading) enter(`t${rows.thread[i]}`, -1, shape.heading(rows.thread[i]));
-    const path: number[] = [];
-    for (let n = places.site[rows.site[i]] ?? 0; n !== 0; n = places.parent[n]) path.push(places.frame[n]);
-    const all = path.length;
-    if (shape.hidden) {
-      const { functions, modules } = shape.hidden;
-      const keep = path.filter((f) => !functions.has(places.frames[f].n) && !modules.has(places.frames[f].m ?? ""));
-      path.splice(0, all, ...keep);
-    }
-    if (all === 0) path.push(0);
-    if (!shape.inverted) path.reverse();
-    for (const f of path) {
-      const { n, m } = places.frames[f];
-      enter(`${n} ${m ?? ""}`, f, n, m);
-    }
+    if (shape.heading) enter(`t${rows.thread[i]}`, { frame: -1, line: 0, name: shape.heading(rows.thread[i]) });
+    const path = steps(places, rows.site[i], shape.cut);
+    if (shape.inverted) path.reverse();
+    for (const x of path) enter(`${x.name} ${x.module ?? ""}`, x);
     if (!shape.inverted || path.length === 0) at.self += w;
     else selfOf(at, path.length).self += w;
   }
@@ -157,6 +209,36 @@ export function functions(root: Node): Line[] {
   };
   visit(root);
   return [...lines.values()].sort((a, b) => b.self - a.self || b.total - a.total);
+}
+
+/** Spot is a line of a function: how much it weighs by itself, and with what it calls. */
+export interface Spot {
+  line: number;
+  self: number;
+  total: number;
+}
+
+/** spots gives the lines of a function that weigh something, the heaviest first. Of recursion the outermost call counts. */
+export function spots(rows: Rows, places: Places, shape: Shape, name: string): { frame: number; list: Spot[] } {
+  const by = new Map<number, Spot>();
+  let frame = -1;
+  for (let i = 0; i < rows.length; i++) {
+    const w = weight(rows, i, shape.value);
+    if (w === 0) continue;
+    const path = steps(places, rows.site[i], shape.cut);
+    const at = path.findIndex((x) => x.name === name);
+    if (at < 0) continue;
+    frame = path[at].frame;
+    const spot = (line: number): Spot => {
+      const s = by.get(line) ?? { line, self: 0, total: 0 };
+      by.set(line, s);
+      return s;
+    };
+    if (path[at].line > 0) spot(path[at].line).total += w;
+    const leaf = path[path.length - 1];
+    if (leaf.name === name && leaf.line > 0) spot(leaf.line).self += w;
+  }
+  return { frame, list: [...by.values()].sort((a, b) => b.total - a.total || b.self - a.self) };
 }
 
 /** Around is a function's callers and callees, the heaviest first. */
