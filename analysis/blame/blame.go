@@ -22,6 +22,9 @@
 // Two threads that wait for each other are a [Deadlock] where neither wait ended, and a [Cycle] otherwise. An object
 // that was waited for while another was held gives their order; [Inversion] lists orders that contradict each other.
 //
+// Time: a wait overlaps as many turns of its lock as there are threads that queue up for it. What that takes is bounded
+// for each wait, and waits that take more are estimated (budget.go).
+//
 // Memory: up to Options.MaxIntervals and MaxSamples are kept at a time, some 100 and 32 bytes each. What comes later is counted, or,
 // with Options.Whole, takes the place of what was followed (window.go).
 package blame
@@ -40,7 +43,7 @@ import (
 type Options struct {
 	MaxIntervals int // waits, calls and releases kept; 1 Mi
 	MaxSamples   int // 2 Mi
-	MaxSteps     int // pieces of chains followed, of each window; 32 Mi. Waits for locks come first
+	MaxSteps     int // pieces of chains that are followed exactly, of each window; 4 Mi (budget.go)
 	MaxLinks     int // distinct links of chains kept; 256 Ki
 	// Whole looks at all of a recording, window after window, for the summary. [Result.Accounts] are not kept then.
 	Whole bool // a window is half as large, since what is sorted is there twice
@@ -55,12 +58,12 @@ type Spent struct {
 	Edge     EdgeKey
 	Taken    trace.Site // where the holder had taken what was waited for; zero not known
 	Chain    int32      // [Chain.ID]
-	From, To trace.Ns
+	From, To trace.Ns   // of waits that are estimated, the time that one instant stands for
 }
 
-// Export is what an export may spend next to its own work: a quarter of the memory and of the steps.
+// Export is what an export may spend next to its own work: a quarter of the memory, and half of the steps.
 func Export() Options {
-	return Options{MaxIntervals: 1 << 18, MaxSamples: 1 << 19, MaxSteps: 8 << 20, MaxLinks: 64 << 10}
+	return Options{MaxIntervals: 1 << 18, MaxSamples: 1 << 19, MaxSteps: 2 << 20, MaxLinks: 64 << 10}
 }
 
 func (o *Options) fill() {
@@ -71,7 +74,7 @@ func (o *Options) fill() {
 	for _, x := range []struct {
 		v *int
 		d int
-	}{{&o.MaxIntervals, 1 << 20 >> half}, {&o.MaxSamples, 2 << 20 >> half}, {&o.MaxSteps, 32 << 20}, {&o.MaxLinks, 256 << 10}} {
+	}{{&o.MaxIntervals, 1 << 20 >> half}, {&o.MaxSamples, 2 << 20 >> half}, {&o.MaxSteps, 4 << 20}, {&o.MaxLinks, 256 << 10}} {
 		if *x.v <= 0 {
 			*x.v = x.d
 		}
@@ -135,7 +138,8 @@ type Edge struct {
 	Doing    []Doing
 	taken    map[trace.Site]int64
 	doing    map[doingKey]int64
-	HolderNs int64 // ns during which the holder is known
+	wakers   map[trace.ThreadID]int // indices into Wakers
+	HolderNs int64                  // ns during which the holder is known
 	// Wakers are third threads that the kernel saw waking the waiter from its last sleep, neither its owner nor its releaser: those
 	// from whom another took the lock before it. Most first. Known only where the kernel's account was recorded.
 	Wakers []Waker
@@ -226,7 +230,9 @@ type Result struct {
 	ends       Accounts
 
 	// What was left out, because there was too much of it.
-	IntervalsLeft, SamplesLeft, WaitsLeft, LinksLeft uint64
+	IntervalsLeft, SamplesLeft, LinksLeft uint64
+	// Waits that were followed at some of their instants only, because they would have taken too many steps: budget.go.
+	WaitsEstimated uint64
 	// Waits that began before what was still in memory when they were followed.
 	WaitsFaded uint64
 }

@@ -275,7 +275,7 @@ func TestBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.IntervalsLeft == 0 || r.WaitsLeft == 0 && r.LinksLeft == 0 {
+	if r.IntervalsLeft == 0 || r.WaitsEstimated == 0 && r.LinksLeft == 0 {
 		t.Errorf("nothing left out: %+v", r)
 	}
 }

@@ -3,6 +3,7 @@
 package blame
 
 import (
+	"math"
 	"slices"
 
 	"github.com/hbtrace/hbtrace/analysis/weigh"
@@ -22,7 +23,7 @@ func (a *Analyser) deadlocks() {
 	holder := map[trace.ThreadID]trace.ThreadID{}
 	var pieces []piece
 	for t, iv := range open {
-		pieces = a.pieces(pieces[:0], iv)
+		pieces = a.pieces(pieces[:0], iv, iv.end-1, iv.end, math.MaxInt)
 		n := len(pieces)
 		if n == 0 || pieces[n-1].holder == 0 {
 			continue
@@ -41,14 +42,16 @@ func (a *Analyser) deadlocks() {
 	done := map[trace.ThreadID]bool{}
 	for _, t := range threads {
 		var path []trace.ThreadID
+		at := map[trace.ThreadID]int{} // in path
 		for x := t; !done[x]; x = holder[x] {
 			if holder[x] == 0 {
 				break
 			}
-			if i := slices.Index(path, x); i >= 0 {
+			if i, ok := at[x]; ok {
 				a.res.Deadlocks = append(a.res.Deadlocks, a.deadlock(path[i:], open))
 				break
 			}
+			at[x] = len(path)
 			path = append(path, x)
 		}
 		for _, x := range path {

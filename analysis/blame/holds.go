@@ -18,7 +18,10 @@ type turn struct {
 }
 
 // holds are one lock's turns in the order of time.
-type holds struct{ turns []turn }
+type holds struct {
+	turns []turn
+	of    map[trace.ThreadID][]int32 // a thread's, by index; made when it is needed
+}
 
 // hold is one stretch of time in which a thread is known to have had a lock.
 type hold struct {
@@ -100,17 +103,22 @@ func (h *holds) upTo(at trace.Ns) int {
 	return i
 }
 
-// taken finds where thread, holding the lock at a time, had taken it; zero where that is not recorded.
+// takenBy finds where thread, holding the lock at a time, had taken it; zero where that is not recorded.
 func (h *holds) takenBy(thread trace.ThreadID, at trace.Ns) trace.Site {
 	if h == nil {
 		return trace.Site{}
 	}
-	for i := h.upTo(at) - 1; i >= 0; i-- {
-		if t := &h.turns[i]; t.thread == thread {
-			if t.taken {
-				return t.site
-			}
-			return trace.Site{}
+	if h.of == nil {
+		h.of = map[trace.ThreadID][]int32{}
+		for i := range h.turns {
+			t := h.turns[i].thread
+			h.of[t] = append(h.of[t], int32(i))
+		}
+	}
+	of, n := h.of[thread], int32(h.upTo(at))
+	if i, _ := slices.BinarySearch(of, n); i > 0 {
+		if t := &h.turns[of[i-1]]; t.taken {
+			return t.site
 		}
 	}
 	return trace.Site{}
@@ -124,8 +132,9 @@ type piece struct {
 	seen     bool           // holder was seen to have the lock when the piece began; else it is known from its release alone
 }
 
-// pieces splits a wait by who had its object.
-func (a *Analyser) pieces(dst []piece, iv *interval) []piece {
+// pieces splits a wait by who had its object. Of a lock's, those are found that reach into [from, to), most of
+// them or some more.
+func (a *Analyser) pieces(dst []piece, iv *interval, from, to trace.Ns, most int) []piece {
 	seen := false
 	add := func(from, to trace.Ns, holder trace.ThreadID, act Act) {
 		if to <= from {
@@ -161,6 +170,18 @@ func (a *Analyser) pieces(dst []piece, iv *interval) []piece {
 	h := a.holds[Object{a.procOf[iv.thread], iv.object}]
 	at, holder, free := iv.start, iv.owner, false
 	seen = holder != 0
+	next := h.upTo(iv.start)
+	for i := h.upTo(from) - 1; i >= next; i-- { // the last turn in front of from says who had it then
+		if t := &h.turns[i]; t.thread != iv.thread || !t.taken {
+			if at = t.at; t.taken {
+				holder, free, seen = t.thread, false, true
+			} else {
+				holder, free = 0, true
+			}
+			next = i + 1
+			break
+		}
+	}
 	pend := func(to trace.Ns) { // what is known of [at, to) now
 		switch {
 		case free:
@@ -172,10 +193,13 @@ func (a *Analyser) pieces(dst []piece, iv *interval) []piece {
 		}
 		at = to
 	}
-	for i := h.upTo(iv.start); h != nil && i < len(h.turns); i++ {
+	for i := next; h != nil && i < len(h.turns); i++ {
 		t := &h.turns[i]
 		if t.at >= end {
 			break
+		}
+		if at >= to || len(dst) > most {
+			return dst
 		}
 		if t.thread == iv.thread && t.taken || t.at < at {
 			continue

@@ -13,12 +13,13 @@ type places struct {
 	meta  *trace.Meta
 	tab   *frames.Table
 	sites map[trace.Site]placeID
+	calls map[trace.Site]placeID // of calls, by where they are made: see endPlace
 	ids   map[string]placeID
 	names []string
 }
 
 func (p *places) init(meta *trace.Meta, tab *frames.Table) {
-	*p = places{meta: meta, tab: tab, sites: map[trace.Site]placeID{}, ids: map[string]placeID{"": 0}, names: []string{""}}
+	*p = places{meta: meta, tab: tab, sites: map[trace.Site]placeID{}, calls: map[trace.Site]placeID{}, ids: map[string]placeID{"": 0}, names: []string{""}}
 }
 
 // of is the place of a site; 0 for none.

@@ -65,7 +65,7 @@ func (r *Result) Code(c *stored.Coding, keys []EdgeKey) {
 		})
 	})
 	r.codeNames(c)
-	for _, n := range []*uint64{&r.IntervalsLeft, &r.SamplesLeft, &r.WaitsLeft, &r.LinksLeft, &r.WaitsFaded} {
+	for _, n := range []*uint64{&r.IntervalsLeft, &r.SamplesLeft, &r.LinksLeft, &r.WaitsFaded, &r.WaitsEstimated} {
 		c.Uint(n)
 	}
 }

@@ -164,18 +164,23 @@ func (l *timeline) sort() {
 		func(x, y *off) int { return cmp.Compare(x.start, y.start) })
 }
 
-// offFrom is the index of a thread's first time off a CPU that reaches beyond a time, and the end of them.
-func (l *timeline) offFrom(t trace.ThreadID, at trace.Ns) (i, hi int) {
+// offFrom is the index of a thread's first time off a CPU that reaches beyond a time, the end of them, and when the one before it
+// ended.
+func (l *timeline) offFrom(t trace.ThreadID, at trace.Ns) (i, hi int, before trace.Ns) {
 	s := l.offsOf[t]
 	i, _ = slices.BinarySearchFunc(l.offs[s.lo:s.hi], at, func(o off, at trace.Ns) int { return cmp.Compare(o.end, at) })
-	return s.lo + i, s.hi
+	if i > 0 {
+		before = l.offs[s.lo+i-1].end
+	}
+	return s.lo + i, s.hi, before
 }
 
 // third is the thread that the kernel saw waking a wait from its last sleep, where that is neither its owner nor its releaser;
 // 0: one of them did, nobody, or it is not known.
 func (l *timeline) third(iv *interval) trace.ThreadID {
 	var by trace.ThreadID
-	for i, hi := l.offFrom(iv.thread, iv.start); i < hi && l.offs[i].start < iv.end; i++ {
+	i, hi, _ := l.offFrom(iv.thread, iv.start)
+	for ; i < hi && l.offs[i].start < iv.end; i++ {
 		if l.offs[i].waker != 0 {
 			by = l.offs[i].waker
 		}
@@ -186,9 +191,9 @@ func (l *timeline) third(iv *interval) trace.ThreadID {
 	return by
 }
 
-// from is the index of a thread's first interval that may reach beyond a time, and the end of its intervals. A signal
-// handler's intervals may lie in another; those are found through the one that they lie in.
-func (l *timeline) from(t trace.ThreadID, at trace.Ns) (i, hi int) {
+// from is the index of a thread's first interval that may reach beyond a time, the end of its intervals, and when the one before it
+// ended. A signal handler's intervals may lie in another; those are found through the one that they lie in.
+func (l *timeline) from(t trace.ThreadID, at trace.Ns) (i, hi int, before trace.Ns) {
 	s := l.ofThread[t]
 	ivs := l.intervals[s.lo:s.hi]
 	i, _ = slices.BinarySearchFunc(ivs, at, func(iv interval, at trace.Ns) int { return cmp.Compare(iv.start, at) })
@@ -199,7 +204,10 @@ func (l *timeline) from(t trace.ThreadID, at trace.Ns) (i, hi int) {
 		}
 		i--
 	}
-	return s.lo + i, s.hi
+	if i > 0 {
+		before = ivs[i-1].end
+	}
+	return s.lo + i, s.hi, before
 }
 
 const maxNested = 4
@@ -208,23 +216,30 @@ const maxNested = 4
 const near = trace.Ns(3e6)
 
 // seen calls f for the pieces of [from, to) in which thread t, in no interval, was seen running, and for those in
-// which it was not (stack 0). Between two samples the edge is in the middle.
-func (l *timeline) seen(t trace.ThreadID, from, to trace.Ns, f func(stack trace.StackID, from, to trace.Ns)) {
+// which it was not (stack 0), until f returns false. Between two samples the edge is in the middle. What is in front of first may
+// be left out.
+func (l *timeline) seen(t trace.ThreadID, from, to, first trace.Ns, f func(stack trace.StackID, from, to trace.Ns) bool) {
 	s := l.samplesOf[t]
 	all := l.samples[s.lo:s.hi]
 	i, _ := slices.BinarySearchFunc(all, from, func(x sample, at trace.Ns) int { return cmp.Compare(x.end, at) })
+	if first > from {
+		j, _ := slices.BinarySearchFunc(all[i:], first, func(x sample, at trace.Ns) int { return cmp.Compare(x.end, at) })
+		i += max(j-1, 0)
+	}
 	at := from
 	for ; i < len(all) && all[i].start < to && at < to; i++ {
 		lo := max(at, all[i].start-near)
-		if lo > at {
-			f(0, at, lo)
+		if lo > at && !f(0, at, lo) {
+			return
 		}
 		hi := min(to, all[i].end+near)
 		if i+1 < len(all) && all[i+1].start < to {
 			hi = min(hi, max(all[i].end, all[i].end+(all[i+1].start-all[i].end)/2))
 		}
 		if hi > lo {
-			f(all[i].stack, lo, hi)
+			if !f(all[i].stack, lo, hi) {
+				return
+			}
 			at = hi
 		}
 	}

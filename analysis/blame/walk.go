@@ -46,6 +46,10 @@ type walker struct {
 	nodes   []node
 	byKey   map[nodeKey]int32
 	steps   int
+	until   int      // steps at which the wait goes on by instants (budget.go)
+	reached trace.Ns // the time up to which the wait has been spent
+	stands  trace.Ns // what the instant at stands for; 0: the wait is followed exactly
+	at      trace.Ns
 	wait    int64 // number of the wait whose chains are followed
 	edge    *Edge
 	part    Spent // of that wait, for Options.Spent
@@ -78,22 +82,25 @@ func (w *walker) kind(h trace.HookID) string {
 // all follows every wait that ended until a time, those for locks first: they are fewer than threads' idling, and matter more.
 func (w *walker) all(until trace.Ns) {
 	ivs := w.a.line.intervals
+	left := 0
+	for i := range ivs {
+		if iv := &ivs[i]; iv.wait && !iv.followed && iv.end <= until {
+			left++
+		}
+	}
 	for _, lock := range []bool{true, false} {
 		for i := range ivs {
 			if iv := &ivs[i]; iv.wait && iv.lock == lock && !iv.followed && iv.end <= until {
 				iv.followed = true
-				w.follow(iv)
+				w.follow(iv, left)
+				left--
 			}
 		}
 	}
 }
 
-// follow looks at one wait.
-func (w *walker) follow(iv *interval) {
-	if w.steps >= w.a.o.MaxSteps {
-		w.a.res.WaitsLeft++
-		return
-	}
+// follow spends one wait, the first of left.
+func (w *walker) follow(iv *interval, left int) {
 	var taken trace.Site
 	w.wait++
 	w.edge, w.part.Edge, taken = w.edgeOf(iv)
@@ -103,8 +110,8 @@ func (w *walker) follow(iv *interval) {
 	}
 	waker := w.a.line.third(iv)
 	w.edge.woken(waker)
-	w.touched, w.path, w.hands = w.touched[:0], append(w.path[:0], iv.thread), w.hands[:0]
-	w.waited(0, iv, iv.start, iv.end, 0)
+	w.touched = w.touched[:0]
+	w.spread(iv, left)
 	best := int32(0)
 	for _, n := range w.touched {
 		x := &w.nodes[n]
@@ -124,13 +131,15 @@ func (e *Edge) woken(by trace.ThreadID) {
 	if by == 0 {
 		return
 	}
-	for i := range e.Wakers {
-		if e.Wakers[i].Thread == by {
-			e.Wakers[i].Count++
-			return
+	i, ok := e.wakers[by]
+	if !ok {
+		if e.wakers == nil {
+			e.wakers = map[trace.ThreadID]int{}
 		}
+		i, e.wakers[by] = len(e.Wakers), len(e.Wakers)
+		e.Wakers = append(e.Wakers, Waker{Thread: by})
 	}
-	e.Wakers = append(e.Wakers, Waker{by, 1})
+	e.Wakers[i].Count++
 }
 
 // edgeOf finds a wait's edge, and notes where its holder had taken the object. Beyond maxEdges it is one that nobody will see.
@@ -178,11 +187,14 @@ func (w *walker) waited(parent int32, iv *interval, from, to trace.Ns, depth int
 	}
 	w.hands = append(w.hands, !iv.wait && w.a.signals(iv.hook))
 	defer func() { w.hands = w.hands[:len(w.hands)-1] }()
-	w.scratch[depth] = w.a.pieces(w.scratch[depth][:0], iv)
+	w.scratch[depth] = w.a.pieces(w.scratch[depth][:0], iv, w.first(from), w.last(to), w.until-w.steps)
 	for _, p := range w.scratch[depth] {
 		lo, hi := max(p.from, from), min(p.to, to)
-		if hi <= lo {
+		if hi <= lo || w.skips(lo, hi) {
 			continue
+		}
+		if w.steps++; w.over() {
+			return
 		}
 		switch {
 		case p.holder == 0:
@@ -195,10 +207,10 @@ func (w *walker) waited(parent int32, iv *interval, from, to trace.Ns, depth int
 			}
 			w.spend(n, Cycle, p.holder, trace.Site{}, lo, hi, depth)
 		default:
-			if depth == 0 {
-				w.edge.HolderNs += int64(hi - lo)
-			}
 			w.did(n, iv, p, lo, hi, depth)
+			if depth == 0 {
+				w.edge.HolderNs += w.weight(lo, min(hi, w.reached))
+			}
 		}
 	}
 }
@@ -209,40 +221,49 @@ func (w *walker) did(n int32, iv *interval, p piece, from, to trace.Ns, depth in
 	w.path = append(w.path, t)
 	defer func() { w.path = w.path[:len(w.path)-1] }()
 	at := from
-	i, hi := w.a.line.from(t, from)
+	i, hi, before := w.a.line.from(t, w.first(from))
+	if w.stands != 0 {
+		at = max(from, before)
+	}
 	for ; i < hi && at < to; i++ {
 		x := &w.a.line.intervals[i]
-		if w.steps++; w.steps >= w.a.o.MaxSteps {
-			break
+		if w.steps++; w.over() {
+			return
 		}
-		if x.start >= to {
+		if x.start >= to || at > w.last(to) {
 			break
 		}
 		if x.end <= at {
 			continue
 		}
 		if x.start > at {
-			w.between(n, iv, t, at, x.start, depth)
+			if !w.skips(at, x.start) {
+				w.between(n, iv, t, at, x.start, depth)
+			}
 			at = x.start
 		}
 		end := min(x.end, to)
+		if w.skips(at, end) {
+			at = end
+			continue
+		}
 		switch {
 		case !x.wait && x.releaser == 0:
 			w.spend(n, Calling, t, trace.Site{Stack: x.stack, Hook: x.hook}, at, end, depth)
 		case depth+1 >= maxChain:
 			w.spend(n, Unfollowed, t, trace.Site{Stack: x.stack, Hook: x.hook}, at, end, depth)
 		default:
-			if depth == 0 {
-				w.doing(Waiting, trace.Site{Stack: x.stack, Hook: x.hook}, Object{w.a.procOf[t], x.object}, end-at)
-			}
 			if iv.lock && x.lock && p.seen {
 				w.orders.seen(Object{w.a.procOf[iv.thread], iv.object}, Object{w.a.procOf[t], x.object}, t, trace.Site{Stack: x.stack, Hook: x.hook}, waitID{t, x.end})
 			}
 			w.waited(n, x, at, end, depth+1)
+			if depth == 0 {
+				w.doing(Waiting, trace.Site{Stack: x.stack, Hook: x.hook}, Object{w.a.procOf[t], x.object}, w.weight(at, min(end, w.reached)))
+			}
 		}
 		at = end
 	}
-	if at < to {
+	if at < to && !w.over() && !w.skips(at, to) {
 		w.between(n, iv, t, at, to, depth)
 	}
 }
@@ -250,28 +271,41 @@ func (w *walker) did(n int32, iv *interval, p piece, from, to trace.Ns, depth in
 // between spreads time of a thread outside its intervals: what the kernel saw of it first.
 func (w *walker) between(n int32, iv *interval, t trace.ThreadID, from, to trace.Ns, depth int) {
 	at := from
-	for i, hi := w.a.line.offFrom(t, from); i < hi && at < to; i++ {
+	i, hi, before := w.a.line.offFrom(t, w.first(from))
+	if w.stands != 0 {
+		at = max(from, before)
+	}
+	for ; i < hi && at < to; i++ {
 		o := &w.a.line.offs[i]
-		if w.steps++; o.start >= to {
+		if w.steps++; w.over() {
+			return
+		}
+		if o.start >= to || at > w.last(to) {
 			break
 		}
 		if o.end <= at {
 			continue
 		}
 		if o.start > at {
-			w.ran(n, iv, t, at, o.start, depth)
+			if !w.skips(at, o.start) {
+				w.ran(n, iv, t, at, o.start, depth)
+			}
 			at = o.start
 		}
 		if wake := min(o.wake, to); wake > at {
-			w.spend(n, OffCPU, t, trace.Site{Stack: o.stack}, at, wake, depth)
+			if !w.skips(at, wake) {
+				w.spend(n, OffCPU, t, trace.Site{Stack: o.stack}, at, wake, depth)
+			}
 			at = wake
 		}
 		if end := min(o.end, to); end > at {
-			w.spend(n, Runnable, t, trace.Site{Stack: o.stack}, at, end, depth)
+			if !w.skips(at, end) {
+				w.spend(n, Runnable, t, trace.Site{Stack: o.stack}, at, end, depth)
+			}
 			at = end
 		}
 	}
-	if at < to {
+	if at < to && !w.over() && !w.skips(at, to) {
 		w.ran(n, iv, t, at, to, depth)
 	}
 }
@@ -282,24 +316,32 @@ func (w *walker) ran(n int32, iv *interval, t trace.ThreadID, from, to trace.Ns,
 	if _, known := w.a.line.offsOf[t]; known {
 		act = Running
 	}
-	w.a.line.seen(t, from, to, func(stack trace.StackID, lo, hi trace.Ns) {
-		w.steps++
+	w.a.line.seen(t, from, to, w.first(from), func(stack trace.StackID, lo, hi trace.Ns) bool {
+		if w.skips(lo, hi) {
+			return lo <= w.at
+		}
+		if w.steps++; w.over() {
+			return false
+		}
 		if stack != 0 {
 			w.spend(n, Running, t, trace.Site{Stack: stack}, lo, hi, depth)
-			return
+			return true
 		}
 		at := trace.Site{}
 		if t == iv.releaser {
 			at = w.a.line.release(iv)
 		}
 		w.spend(n, act, t, at, lo, hi, depth)
+		return true
 	})
 }
 
-// spend counts an end.
+// spend counts an end. Ends come in the order of time, without gaps.
 func (w *walker) spend(parent int32, act Act, t trace.ThreadID, at trace.Site, from, to trace.Ns, depth int) {
+	w.reached = to
+	ns := w.weight(from, to)
 	if depth == 0 {
-		w.doing(act, at, Object{}, to-from)
+		w.doing(act, at, Object{}, ns)
 	}
 	n := w.link(parent, nodeKey{act: act, who: w.a.names[t], place: w.a.endPlace(act, at)}, t, at)
 	if n == 0 {
@@ -307,7 +349,6 @@ func (w *walker) spend(parent int32, act Act, t trace.ThreadID, at trace.Site, f
 		return
 	}
 	x := &w.nodes[n]
-	ns := int64(to - from)
 	if x.wait != w.wait {
 		x.wait, x.current = w.wait, 0
 		x.count++
@@ -316,18 +357,21 @@ func (w *walker) spend(parent int32, act Act, t trace.ThreadID, at trace.Site, f
 	x.current += ns
 	x.total += ns
 	if w.a.o.Spent != nil {
-		w.part.Chain, w.part.From, w.part.To = n, from, to
+		w.part.Chain = n
+		if w.stands == 0 {
+			w.part.From, w.part.To = from, to
+		}
 		w.a.o.Spent(&w.part)
 	}
 }
 
 // doing adds to what the holders of an edge did.
-func (w *walker) doing(act Act, at trace.Site, o Object, ns trace.Ns) {
+func (w *walker) doing(act Act, at trace.Site, o Object, ns int64) {
 	k := doingKey{act, w.a.endPlace(act, at), o}
 	if _, ok := w.edge.doing[k]; !ok {
 		w.edge.Doing = append(w.edge.Doing, Doing{Act: act, At: at, Func: w.a.places.text(k.place), Object: o})
 	}
-	w.edge.doing[k] += int64(ns)
+	w.edge.doing[k] += ns
 }
 
 // link finds or makes a node; 0 when there are too many.
@@ -351,11 +395,15 @@ func (a *Analyser) endPlace(act Act, at trace.Site) placeID {
 	if act != Calling && act != Waiting || at.Hook == 0 {
 		return id
 	}
-	call, caller := frames.HookName(a.src.Meta(), at.Hook), a.places.text(id)
-	if call == caller {
-		return id
+	end, ok := a.places.calls[at]
+	if !ok {
+		end = id
+		if call, caller := frames.HookName(a.src.Meta(), at.Hook), a.places.text(id); call != caller {
+			end = a.places.named(call + " in " + caller)
+		}
+		a.places.calls[at] = end
 	}
-	return a.places.named(call + " in " + caller)
+	return end
 }
 
 // endText is an end as one line.
@@ -402,6 +450,6 @@ func (w *walker) finish() {
 				e.Taken, e.TakenNs = s, ns
 			}
 		}
-		e.taken, e.doing = nil, nil
+		e.taken, e.doing, e.wakers = nil, nil, nil
 	}
 }

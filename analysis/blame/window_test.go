@@ -51,8 +51,8 @@ func TestWindows(t *testing.T) {
 	if rolled < 10 {
 		t.Errorf("%d windows", rolled)
 	}
-	if r.IntervalsLeft|r.WaitsLeft|r.LinksLeft|r.WaitsFaded != 0 {
-		t.Errorf("left out: %d intervals, %d waits, %d links; %d waits faded", r.IntervalsLeft, r.WaitsLeft, r.LinksLeft, r.WaitsFaded)
+	if r.IntervalsLeft|r.WaitsEstimated|r.LinksLeft|r.WaitsFaded != 0 {
+		t.Errorf("left out: %d intervals, %d links; %d waits estimated, %d faded", r.IntervalsLeft, r.LinksLeft, r.WaitsEstimated, r.WaitsFaded)
 	}
 	got := text(r, func(id trace.ThreadID) string { return string(rune('a' + id - w.a)) })
 	slices.Sort(got)

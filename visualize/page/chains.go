@@ -31,6 +31,7 @@ type chains struct {
 	Inversions [][]ordered `json:"inversions"` // cycles of orders
 	Names      []string    `json:"names"`      // of objects from 1 on, where there is a better one than their address
 	Unfollowed uint64      `json:"unfollowed"` // waits and links that were too many to follow
+	Estimated  uint64      `json:"estimated"`  // waits that were followed at some of their instants: blame/budget.go
 	Resolution int64       `json:"resolution"` // ns; parts of waits that are shorter were added up before they were cut to a selection; 0: none
 }
 
@@ -147,7 +148,7 @@ func (m *Model) chainsTable() *table {
 func (m *Model) numbered(res *blame.Result) *chains {
 	out := &chains{
 		Chains: []chain{}, Holding: []holding{}, Deadlocks: []deadlock{}, Inversions: [][]ordered{},
-		Unfollowed: res.IntervalsLeft + res.WaitsLeft + res.WaitsFaded + res.LinksLeft,
+		Unfollowed: res.IntervalsLeft + res.WaitsFaded + res.LinksLeft, Estimated: res.WaitsEstimated,
 	}
 	for i := range res.Chains {
 		c := &res.Chains[i]

@@ -271,7 +271,7 @@ func (m *Model) spentIn(ctx context.Context, sel selection) (*chains, error) {
 	defer m.naming.Unlock()
 	out := &chains{
 		Chains: []chain{}, Holding: []holding{}, Deadlocks: whole.Deadlocks, Inversions: whole.Inversions, Names: []string{},
-		Unfollowed: whole.Unfollowed, Resolution: s.res,
+		Unfollowed: whole.Unfollowed, Estimated: whole.Estimated, Resolution: s.res,
 	}
 	for i := range rest {
 		out.Rest[i].Ns = rest[i].ns

@@ -19,7 +19,15 @@ func (f *facts) unfollowed() uint64 {
 		return 0
 	}
 	b := f.blame
-	return b.IntervalsLeft + b.WaitsLeft + b.WaitsFaded + b.LinksLeft
+	return b.IntervalsLeft + b.WaitsFaded + b.LinksLeft
+}
+
+// estimated counts the waits whose chains are estimates.
+func (f *facts) estimated() uint64 {
+	if f.blame == nil {
+		return 0
+	}
+	return f.blame.WaitsEstimated
 }
 
 // detail is what is known of an edge's holders; nil where chains were not computed.
@@ -114,7 +122,13 @@ func (f *facts) chainLines(o Options, heading string, lock bool) []string {
 	lines := f.chainTable(groups[:n], o)
 	t := &terminal.Table{Indent: 2}
 	more(t, n, len(groups))
-	return titled(o, heading, append(lines, t.Lines(o.Width, o.Color)...))
+	lines = append(lines, t.Lines(o.Width, o.Color)...)
+	if n := f.estimated(); n > 0 {
+		lines = append(lines, terminal.Wrap("  ", []string{
+			"Estimated: the chains of " + number.Plural(n, "wait") + " are followed at some instants only", "each stands for the time around it",
+		}, o.Width)...)
+	}
+	return titled(o, heading, lines)
 }
 
 // deadlockLines names the deadlocks.

@@ -60,6 +60,7 @@ type jsonDoubt struct {
 	TicksMissed         uint64   `json:"ticks_missed"`
 	WaitsFolded         uint64   `json:"waits_folded"`
 	WaitsUnfollowed     uint64   `json:"waits_unfollowed"`
+	WaitsEstimated      uint64   `json:"waits_estimated"`
 	ExactNs             int64    `json:"exact_ns"`
 	SampledNs           int64    `json:"sampled_ns"`
 	UnknownNs           int64    `json:"unknown_ns"`
@@ -320,7 +321,7 @@ func (f *facts) jsonHead(view View) *jsonHead {
 			Omitted: d.Omitted, Unsymbolised: d.Unsymbolised, Lost: f.lost(), Overwritten: s.Overwritten, Broken: s.Broken,
 			Gaps: s.Gaps, ThreadsUnrecorded: s.ThreadsUnslotted, ProcessesUnrecorded: s.ProcsUnslotted + f.unrecorded(),
 			ProcessesRefused: s.ProcsRefused, SignalsSent: s.SignalsSent, SignalsFailed: s.SignalsFailed,
-			Ticks: s.Ticks, TicksMissed: s.TicksMissed, WaitsFolded: f.folded, WaitsUnfollowed: f.unfollowed(),
+			Ticks: s.Ticks, TicksMissed: s.TicksMissed, WaitsFolded: f.folded, WaitsUnfollowed: f.unfollowed(), WaitsEstimated: f.estimated(),
 			ExactNs: exact, SampledNs: sampled, UnknownNs: unknown, Complete: s.Complete, Notes: []string{},
 		},
 		Cost: jsonCost{int64(s.CollectorCPU), int64(s.SamplerCPU)},

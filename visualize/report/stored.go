@@ -17,7 +17,7 @@ import (
 	"github.com/hbtrace/hbtrace/trace"
 )
 
-const storedVersion = 8
+const storedVersion = 9
 
 // threadSums are the part of threadFacts that events tell.
 type threadSums struct {

@@ -81,6 +81,7 @@ export function chainList(app: App, found: Chains, onlyLocks: boolean, edge: str
     h("ol", {}, ...shown.map((c) => row(app, c, all))),
     left > 0 && h("p", { class: "soft" }, `${duration(left)} in chains that are lighter`),
     found.resolution > 0 && h("p", { class: "soft" }, `parts of waits shorter than ${duration(found.resolution)} are added up: at the selection’s edges their share is taken, and counts are estimates`),
+    found.estimated > 0 && h("p", { class: "soft" }, `the chains of ${count(found.estimated)} waits of the whole recording are estimates: they are followed at some of their instants`),
     found.unfollowed > 0 && h("p", { class: "soft" }, `${count(found.unfollowed)} waits or links of the whole recording were too many to follow`));
 }
 

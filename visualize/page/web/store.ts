@@ -118,6 +118,7 @@ export interface Chains {
   inversions: { outer: number; inner: number; thread: number; site: number; count: number }[][];
   names: string[]; // of objects from 1 on; "": there is none better. None in answers about a selection
   unfollowed: number;
+  estimated: number; // waits that were followed at some of their instants only
   resolution: number; // ns; parts that are shorter were added up before they were cut to a selection; 0: none
 }
 
