@@ -112,6 +112,7 @@ func (t *Target) enter(s Session) error {
 	}
 	time.Sleep(5 * time.Millisecond) // a binding under way may overwrite what it did not see
 	t.patchAgain(r)
+	t.noteAsleep()
 	reached(StepPatched)
 	return nil
 }

@@ -10,10 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hbtrace/hbtrace/attach"
 	"github.com/hbtrace/hbtrace/segment"
+	"github.com/hbtrace/hbtrace/trace"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,7 +29,7 @@ const (
 type targets struct {
 	s    *session
 	all  []*target
-	seen map[int]bool // thread ids of those that are recorded
+	seen map[int]trace.ThreadID // threads that are recorded, by their thread ids
 	quit chan struct{}
 	wg   sync.WaitGroup
 }
@@ -36,8 +38,12 @@ type target struct {
 	*attach.Target
 	id      identity
 	cpu     time.Duration // that the process had used when it was attached to
-	ended   bool          // when hbtrace left
-	failure error         // of leaving
+	at      trace.Ns      // when its calls were redirected
+	left    trace.Ns      // when they were given back
+	uid     atomic.Uint32 // of the process in the recording; 0: it has made no recorded call yet
+	slept   []attach.Thread
+	ended   bool  // when hbtrace left
+	failure error // of leaving
 }
 
 // Attach records processes that run already, until they have ended, o.Duration is over or ctx is done; then it leaves them as they were.
@@ -60,7 +66,7 @@ func Attach(ctx context.Context, o Options, pids []int) (*Result, error) {
 		return nil, err
 	}
 	defer s.close()
-	s.targets = &targets{s: s, seen: map[int]bool{}, quit: make(chan struct{})}
+	s.targets = &targets{s: s, seen: map[int]trace.ThreadID{}, quit: make(chan struct{})}
 	s.start()
 	for _, pid := range pids {
 		if err := s.targets.add(pid); err != nil {
@@ -102,19 +108,21 @@ func (g *targets) add(pid int) error {
 	if other := t.OtherVersion(); other != "" {
 		s.notes.add(other)
 	}
-	g.all = append(g.all, &target{Target: t, id: id, cpu: cpu})
+	a := &target{Target: t, id: id, cpu: cpu, at: trace.Ns(segment.Now())}
+	g.all = append(g.all, a)
+	s.meta.Attached = append(s.meta.Attached, a.describe())
 	var parts []mapped
 	lo, hi, offset := t.Text()
 	s.placed.add(placed{lo, hi, offset})
 	if s.tables != nil {
 		parts = s.tables.mapped(pid) // what is new of it is being compiled
 	}
-	g.wg.Go(func() { g.welcome(t, pid, parts) })
+	g.wg.Go(func() { g.welcome(a, pid, parts) })
 	return nil
 }
 
 // welcome waits for the program's first call, and takes it in as a process of the session.
-func (g *targets) welcome(t *attach.Target, pid int, parts []mapped) {
+func (g *targets) welcome(t *target, pid int, parts []mapped) {
 	begun := time.Now()
 	for {
 		slot, uid, ok, err := t.Joined()
@@ -126,7 +134,8 @@ func (g *targets) welcome(t *attach.Target, pid int, parts []mapped) {
 		}
 		if ok {
 			if g.take(pid, slot, uid, parts) {
-				g.follow(t, slot, uid)
+				t.uid.Store(uid)
+				g.follow(t.Target, slot, uid)
 			}
 			return
 		}
@@ -235,7 +244,10 @@ func (g *targets) unhook() {
 	close(g.quit) // nobody redirects calls from here on
 	g.wg.Wait()
 	for _, t := range g.all {
-		t.failure = t.Unhook()
+		t.slept = t.StillAsleep() // before a thread is woken to take back what is there
+		if t.failure = t.Unhook(); t.failure == nil {
+			t.left = trace.Ns(segment.Now())
+		}
 	}
 }
 
@@ -261,7 +273,6 @@ func (g *targets) leave() {
 		g.s.remark(fmt.Sprintf("process %d: threads of it were stopped %d times, %v at most", t.id.pid, len(holds), slices.Max(append(holds, 0))))
 		t.Close()
 		t.id.close()
-		t.sayUnmet(g.s)
 	}
 	g.leaveForks()
 }
@@ -288,26 +299,9 @@ func (g *targets) leaveForks() {
 }
 
 // met notes a thread that is recorded.
-func (g *targets) met(tid int) {
+func (g *targets) met(t *trace.Thread) {
 	if g != nil {
-		g.seen[tid] = true
-	}
-}
-
-// sayUnmet names the threads that made no recorded call, with what they did when hbtrace came.
-func (t *target) sayUnmet(s *session) {
-	var names []string
-	for _, x := range t.Before() {
-		if !s.targets.seen[x.TID] {
-			names = append(names, x.String())
-		}
-	}
-	const most = 8
-	if n := len(names); n > most {
-		names = append(names[:most], fmt.Sprintf("and %d more", n-most))
-	}
-	if len(names) > 0 {
-		s.notes.addf("process %d: threads that made no recorded call: %s", t.id.pid, strings.Join(names, "; "))
+		g.seen[t.TID] = t.ID
 	}
 }
 

@@ -172,7 +172,7 @@ func (s *session) pipeline() error {
 		Describe: s.describe,
 		OnThread: func(t trace.Thread) {
 			s.threads[uint32(t.ID)] = struct{}{}
-			s.targets.met(t.TID)
+			s.targets.met(&t)
 			s.nameGoroutine(&t)
 			t.SignalsSent = max(t.SignalsSent, s.sent[t.ID])
 			// The slot counts samples too, but a thread that exits has freed it before it is looked at.

@@ -39,6 +39,7 @@ func (s *session) finish(c *child, hurry <-chan struct{}) error {
 	now := segment.Now()
 	s.finishKernel()
 	s.asm.Refresh()
+	s.targets.unmet(trace.Ns(now))
 	s.asm.FinishOpen(trace.Ns(now))
 	s.store()
 

@@ -276,6 +276,26 @@ type Meta struct {
 	ExitSignal                       int                 // it died by this signal; 0 none
 	Hooks                            map[HookID]HookInfo // the table in force when it was recorded
 	Dump                             Dump                // of a flight recorder's window; zero: it is no dump
+	Attached                         []Attached          // programs that ran already: hbtrace attach
+}
+
+// Attached is a program that ran already when it was recorded.
+type Attached struct {
+	Proc     ProcID // 0: it made no recorded call
+	PID      int
+	At, Left Ns // when its calls were redirected, and when they were given back; Left 0: it had ended, or the recorder was killed
+	Threads  []Before
+}
+
+// Before is a thread as it was when hbtrace attached.
+type Before struct {
+	TID    int
+	Name   string
+	State  string   // the letter of /proc/PID/stat
+	Call   string   // the system call that it slept in, by name or number; "" it ran
+	ForNs  int64    // how long it had not run by then; 0 not known
+	Thread ThreadID // as which it is in the recording; 0: it is not
+	Slept  bool     // it slept in that call all the time: its only event is that call, from Attached.At on, with FlagOpen and FlagNoStack
 }
 
 // Dump says why a dump of a flight recorder was made, and of what.

@@ -311,6 +311,24 @@ func (a *Assembler) FinishOpen(now trace.Ns) {
 	a.Flush()
 }
 
+// Slept adds a thread that no agent has spoken of, and that was in one call from e.Start until e.Time without running. It returns false where there
+// is no room for it, or no such process.
+func (a *Assembler) Slept(proc, uid, tid uint32, name string, e *trace.Event) bool {
+	t := a.thread(uid)
+	if t == nil || a.procs[proc] == nil {
+		return false
+	}
+	r := segment.RecThread{ProcUID: proc, TID: tid, Flags: segment.ThreadFlagLazy, StartNs: uint64(e.Start)}
+	copy(r.Name[:], name)
+	if !a.identify(t, &r) {
+		return false
+	}
+	t.meta.CPU = 0
+	a.start(t, &segment.Rec{TimeNs: uint64(e.Start)})
+	a.emit(t, e)
+	return true
+}
+
 // lateTicks is how late the sampler's ticks are taken to be at most.
 const lateTicks = 4
 

@@ -74,7 +74,12 @@ func right(t *testing.T, p *testprog.Running) {
 // attachTo runs hbtrace attach to its end, and opens what it recorded.
 func attachTo(t *testing.T, pid int, flags ...string) (testprog.Result, *tracefile.Reader) {
 	t.Helper()
-	prefix := filepath.Join(t.TempDir(), "at")
+	return attachAs(t, filepath.Join(t.TempDir(), "at"), pid, flags...)
+}
+
+// attachAs is attachTo with the prefix of the files.
+func attachAs(t *testing.T, prefix string, pid int, flags ...string) (testprog.Result, *tracefile.Reader) {
+	t.Helper()
 	args := append([]string{testprog.Hbtrace(t), "attach", "-o", prefix}, flags...)
 	r := testprog.Run(t, testprog.Command{Args: append(args, strconv.Itoa(pid))})
 	if r.Code != 0 {

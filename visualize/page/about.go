@@ -4,6 +4,7 @@ package page
 
 import (
 	"cmp"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -37,6 +38,7 @@ type about struct {
 	Stats     aboutStats    `json:"stats"`
 	Doubt     doubt         `json:"doubt"`
 	Notes     []string      `json:"notes"`
+	Marks     []aboutMark   `json:"marks"`
 	Read      uint64        `json:"read"` // events
 	Events    uint64        `json:"events"`
 	Done      bool          `json:"done"`
@@ -62,6 +64,24 @@ type aboutThread struct {
 	Samples uint64        `json:"samples"`
 	Ready   int64         `json:"ready"` // ns runnable without a CPU; -1 unknown
 	Lost    uint64        `json:"lost"`
+}
+
+// aboutMark is a moment that concerns the recording and not a thread.
+type aboutMark struct {
+	At   int64  `json:"at"` // ns since the recording's start
+	Text string `json:"text"`
+}
+
+// marks are when hbtrace came to programs that ran already, and when it left.
+func marks(meta *trace.Meta, from trace.Ns) []aboutMark {
+	out := []aboutMark{}
+	for _, a := range meta.Attached {
+		out = append(out, aboutMark{int64(a.At - from), fmt.Sprintf("hbtrace attached to process %d", a.PID)})
+		if a.Left != 0 {
+			out = append(out, aboutMark{int64(a.Left - from), fmt.Sprintf("hbtrace left process %d", a.PID)})
+		}
+	}
+	return out
 }
 
 type aboutProc struct {
@@ -90,7 +110,7 @@ func (m *Model) about() *about {
 		Length: int64(m.to - m.from), Freq: meta.Freq, TickNs: meta.TickNs, Period: meta.AllocPeriod,
 		CallNs: meta.CallThresholdNs, LockNs: meta.LockThresholdNs, Features: meta.Features,
 		Status: meta.ExitStatus, Signal: meta.ExitSignal, Hooks: m.pollers(),
-		Threads: []aboutThread{}, Processes: []aboutProc{}, Notes: []string{},
+		Threads: []aboutThread{}, Processes: []aboutProc{}, Notes: []string{}, Marks: marks(meta, m.from),
 		Resolution: m.res, Doubt: m.doubt, Read: m.read, Events: stats.Events, Done: m.done, Chained: m.chains != nil,
 		Stats: aboutStats{
 			Records: stats.Records, RecordBytes: stats.RecordBytes, Lost: stats.Lost, Gaps: stats.Gaps, Broken: stats.Broken,

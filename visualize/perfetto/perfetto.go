@@ -181,6 +181,9 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 			return fmt.Errorf("perfetto: %w", err)
 		}
 	}
+	if err := x.attached(); err != nil {
+		return fmt.Errorf("perfetto: %w", err)
+	}
 	if err := x.about(cov); err != nil {
 		return fmt.Errorf("perfetto: %w", err)
 	}

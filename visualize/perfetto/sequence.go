@@ -77,7 +77,7 @@ const (
 	nameOther                       // | index of otherNames
 )
 
-var otherNames = [...]string{"release", "records lost", "wait", "recording", "creates thread"}
+var otherNames = [...]string{"release", "records lost", "wait", "recording", "creates thread", "hbtrace attached", "hbtrace detached"}
 
 const (
 	otherRelease name = nameOther | iota
@@ -85,6 +85,8 @@ const (
 	otherWait
 	otherAbout
 	otherCreates
+	otherAttached
+	otherDetached
 )
 
 // maxNames bounds what a sequence interns before it starts afresh: memory per live thread, and two-byte ids.

@@ -242,6 +242,29 @@ func (w *writer) created(e *trace.Event) error {
 	return nil
 }
 
+// attached marks on the processes' tracks when hbtrace came to programs that ran already, and when it left.
+func (w *writer) attached() error {
+	s := &w.main
+	for _, a := range w.meta.Attached {
+		for _, m := range []struct {
+			at   trace.Ns
+			name name
+		}{{a.At, otherAttached}, {a.Left, otherDetached}} {
+			if a.Proc == 0 || m.at == 0 {
+				continue
+			}
+			pkt, ev := w.event(s, m.at, typeInstant)
+			w.out.uint(eventTrack, procTrack(a.Proc))
+			w.name(s, m.name)
+			w.category(s, catLife)
+			if err := w.finish(s, pkt, ev); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Point implements [spans.Sink].
 func (w *writer) Point(e *trace.Event, _ int, flow uint64) error {
 	q := w.seq(e.Thread)

@@ -19,15 +19,16 @@ import (
 
 // jsonHead is what all views have.
 type jsonHead struct {
-	View       View      `json:"view"`
-	Command    []string  `json:"command"`
-	DurationNs int64     `json:"duration_ns"`
-	Started    string    `json:"started"`
-	ExitStatus int       `json:"exit_status"`
-	ExitSignal int       `json:"exit_signal"`
-	CPU        jsonCPU   `json:"cpu"`
-	Doubt      jsonDoubt `json:"doubt"`
-	Cost       jsonCost  `json:"cost"`
+	View       View           `json:"view"`
+	Command    []string       `json:"command"`
+	DurationNs int64          `json:"duration_ns"`
+	Started    string         `json:"started"`
+	ExitStatus int            `json:"exit_status"`
+	ExitSignal int            `json:"exit_signal"`
+	CPU        jsonCPU        `json:"cpu"`
+	Doubt      jsonDoubt      `json:"doubt"`
+	Cost       jsonCost       `json:"cost"`
+	Attached   []jsonAttached `json:"attached,omitempty"` // programs that ran already
 }
 
 type jsonCPU struct {
@@ -324,7 +325,8 @@ func (f *facts) jsonHead(view View) *jsonHead {
 			Ticks: s.Ticks, TicksMissed: s.TicksMissed, WaitsFolded: f.folded, WaitsUnfollowed: f.unfollowed(), WaitsEstimated: f.estimated(),
 			ExactNs: exact, SampledNs: sampled, UnknownNs: unknown, Complete: s.Complete, Notes: []string{},
 		},
-		Cost: jsonCost{int64(s.CollectorCPU), int64(s.SamplerCPU)},
+		Cost:     jsonCost{int64(s.CollectorCPU), int64(s.SamplerCPU)},
+		Attached: f.jsonAttached(),
 	}
 	r.Command = append(r.Command, f.meta.Command...)
 	r.Doubt.UnrecordedPrograms = []jsonUnrecorded{}

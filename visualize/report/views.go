@@ -46,6 +46,7 @@ func (f *facts) head(o Options) []string {
 	}
 	out := []string{terminal.Paint(o.Color, terminal.Bold, "hbtrace: "+terminal.Middle(terminal.Clean(command), o.Width-9))}
 	out = append(out, f.incidentLines(o)...)
+	out = append(out, f.attachedLines(o)...)
 	out = append(out, terminal.Wrap("", first, o.Width)...)
 	if biased := f.biased(); biased != "" {
 		for _, line := range terminal.Wrap("", []string{biased}, o.Width) {
@@ -346,6 +347,7 @@ func (f *facts) threadsView(o Options) []string {
 	}
 	more(t, len(threads), len(f.order))
 	out := append(f.head(o), titled(o, "Threads: time used, time blocked, how much of it is known", t.Lines(o.Width, o.Color))...)
+	out = append(out, f.asleepBefore(o)...)
 	return f.end(out, o)
 }
 

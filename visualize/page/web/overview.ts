@@ -88,10 +88,13 @@ export class Overview {
     g.strokeStyle = ink("text");
     g.lineWidth = 1.5;
     g.strokeRect((from / all) * width + 0.75, 0.75, Math.max(2, ((to - from) / all) * width - 1.5), height - 1.5);
+    g.fillStyle = ink("accent");
+    for (const m of this.app.store.about.marks) g.fillRect(Math.min(width - 1, (m.at / all) * width), 0, 1, height);
     if (picked) {
       g.fillStyle = ink("accent");
       g.fillRect((picked[0] / all) * width, height - 4, Math.max(2, ((picked[1] - picked[0]) / all) * width), 4);
     }
-    this.element.title = `visible: ${duration(to - from)} from +${duration(from)}`;
+    const marks = this.app.store.about.marks.map((m) => `\n+${duration(m.at)}: ${m.text}`).join("");
+    this.element.title = `visible: ${duration(to - from)} from +${duration(from)}${marks}`;
   }
 }

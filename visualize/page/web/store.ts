@@ -45,6 +45,7 @@ export interface About {
   stats: Record<string, number> & { Complete: boolean };
   doubt: Record<string, number>;
   notes: string[];
+  marks: { at: number; text: string }[];
   read: number;
   events: number;
   done: boolean;
