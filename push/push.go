@@ -218,7 +218,7 @@ func (s ended) EventBatches(f func(events []trace.Event, done func()) error) err
 func (p *Pusher) sendAll(ctx context.Context) {
 	pause := firstPause
 	for {
-		kind, body := p.oldest()
+		name, body := p.oldest()
 		if body == nil {
 			select {
 			case <-ctx.Done():
@@ -228,18 +228,18 @@ func (p *Pusher) sendAll(ctx context.Context) {
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, sendTimeout)
-		err := p.s.send(limited, kind, body)
+		err := p.s.send(limited, kind(name), body)
 		cancel()
 		var no refused
 		var later busy
 		switch {
 		case err == nil:
-			p.settle(func() { p.counts.Sent++ })
+			p.settle(name, &p.counts.Sent)
 			p.say("")
 			pause = firstPause
 			continue
 		case errors.As(err, &no):
-			p.settle(func() { p.counts.Dropped++ })
+			p.settle(name, &p.counts.Dropped)
 			p.say(err.Error())
 			continue
 		case ctx.Err() != nil:
@@ -259,22 +259,24 @@ func (p *Pusher) sendAll(ctx context.Context) {
 	}
 }
 
-func (p *Pusher) oldest() (kind string, body []byte) {
+func (p *Pusher) oldest() (name string, body []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	kind, body, err := p.spool.oldest()
+	name, body, err := p.spool.oldest()
 	if err != nil {
 		p.sayLocked("push: reading the spool: " + err.Error())
 	}
-	return kind, body
+	return name, body
 }
 
-// settle drops the request that was sent.
-func (p *Pusher) settle(count func()) {
+// settle drops a request that the receiver has answered, and counts it, unless it made room for a newer one meanwhile:
+// such a request counts as dropped.
+func (p *Pusher) settle(name string, count *uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.spool.drop()
-	count()
+	if p.spool.drop(name) {
+		*count++
+	}
 }
 
 // drain waits until the spool is empty, for a while.

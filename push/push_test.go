@@ -104,11 +104,11 @@ func TestSpool(t *testing.T) {
 		t.Error("a request larger than the spool was taken")
 	}
 	for _, want := range []string{"bbbb", "cccc", ""} {
-		_, body, err := s.oldest()
+		name, body, err := s.oldest()
 		if err != nil || string(body) != want {
 			t.Errorf("%q, %v; want %q", body, err, want)
 		}
-		s.drop()
+		s.drop(name)
 	}
 	if files, err := os.ReadDir(s.dir); err != nil || len(files) != 0 || s.bytes != 0 {
 		t.Errorf("%d files, %d bytes are left (%v)", len(files), s.bytes, err)
@@ -142,6 +142,29 @@ func queued(t *testing.T, url string, bodies ...string) (p *Pusher, said func() 
 		mu.Lock()
 		defer mu.Unlock()
 		return strings.Join(lines, "\n")
+	}
+}
+
+// TestRoomWhileSending: a request that makes room for newer ones while it is sent takes none of those with it.
+func TestRoomWhileSending(t *testing.T) {
+	s := newSpool(t.TempDir(), 8)
+	put := func(body string) {
+		if err := s.put(kindProfiles, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("aaaa")
+	sent, _, err := s.oldest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put("bbbb")
+	put("cccc")
+	if s.drop(sent) {
+		t.Error("a request that was gone was dropped again")
+	}
+	if _, body, err := s.oldest(); err != nil || string(body) != "bbbb" || s.lost != 1 {
+		t.Errorf("next is %q (%v), %d lost; want bbbb and 1", body, err, s.lost)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // spool keeps requests in the order in which they were made. Where there is no room for a new one the oldest go.
@@ -29,7 +30,7 @@ func (s *spool) put(kind string, body []byte) error {
 		return fmt.Errorf("a request of %d bytes does not fit into the spool of %d", n, s.limit)
 	}
 	for s.bytes+n > s.limit {
-		s.drop()
+		s.drop(s.names[0])
 		s.lost++
 	}
 	name := fmt.Sprintf("%010d.%s", s.next, kind)
@@ -45,28 +46,33 @@ func (s *spool) put(kind string, body []byte) error {
 	return nil
 }
 
-// oldest returns the request that is to be sent next; "" none is left.
-func (s *spool) oldest() (kind string, body []byte, err error) {
+// oldest returns the request that is to be sent next, and its name; no body: none is left.
+func (s *spool) oldest() (name string, body []byte, err error) {
 	for len(s.names) > 0 {
-		body, err = os.ReadFile(filepath.Join(s.dir, s.names[0]))
+		name = s.names[0]
+		body, err = os.ReadFile(filepath.Join(s.dir, name))
 		if err == nil {
-			return filepath.Ext(s.names[0])[1:], body, nil
+			return name, body, nil
 		}
-		s.drop()
+		s.drop(name)
 		s.lost++
 	}
 	return "", nil, err
 }
 
-// drop removes the oldest request.
-func (s *spool) drop() {
-	if len(s.names) == 0 {
-		return
+// kind is the kind of request that a name stands for.
+func kind(name string) string { return strings.TrimPrefix(filepath.Ext(name), ".") }
+
+// drop removes a request, and tells whether it was still there: it may have made room for a newer one while it was sent.
+func (s *spool) drop(name string) bool {
+	if len(s.names) == 0 || s.names[0] != name {
+		return false
 	}
-	path := filepath.Join(s.dir, s.names[0])
+	path := filepath.Join(s.dir, name)
 	if st, err := os.Stat(path); err == nil {
 		s.bytes = max(0, s.bytes-st.Size())
 	}
 	os.Remove(path)
 	s.names = slices.Delete(s.names, 0, 1)
+	return true
 }
