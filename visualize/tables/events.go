@@ -3,8 +3,6 @@
 package tables
 
 import (
-	"cmp"
-
 	"github.com/hbtrace/hbtrace/analysis/edges"
 	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/analysis/weigh"
@@ -12,7 +10,7 @@ import (
 )
 
 // kinds are the names of trace.Kind in the events table.
-var kinds = map[trace.Kind]string{
+var kinds = [...]string{
 	trace.KindCPU: "cpu", trace.KindGap: "gap", trace.KindSync: "sync", trace.KindEnter: "enter", trace.KindWait: "wait",
 	trace.KindCall: "call", trace.KindRelease: "release", trace.KindAlloc: "alloc", trace.KindFree: "free",
 	trace.KindThreadStart: "thread_start", trace.KindThreadExit: "thread_exit", trace.KindLost: "lost", trace.KindOff: "off",
@@ -26,11 +24,11 @@ type events struct {
 }
 
 func newEvents(x *export) (*events, error) {
-	e, err := newWriter(x, "events", "ts", func(a, b *eventRow) int { return cmp.Compare(a.At, b.At) })
+	e, err := newWriter(x, "events", "ts", func(r *eventRow) int64 { return r.At })
 	if err != nil {
 		return nil, err
 	}
-	w, err := newWriter(x, "waits", "ts", func(a, b *waitRow) int { return cmp.Compare(a.At, b.At) })
+	w, err := newWriter(x, "waits", "ts", func(r *waitRow) int64 { return r.At })
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +47,9 @@ func (s *events) addBatch(batch []trace.Event) error {
 func (s *events) add(e *trace.Event) error {
 	x := s.x
 	stack := x.stacks.of(trace.Site{Stack: e.Stack, Hook: e.Hook})
-	kind := kinds[e.Kind]
-	if kind == "" {
-		kind = "unknown"
+	kind := "unknown"
+	if int(e.Kind) < len(kinds) && kinds[e.Kind] != "" {
+		kind = kinds[e.Kind]
 	}
 	err := s.events.add(eventRow{
 		Recording: x.id, At: x.at(e.Time), SinceNs: max(0, int64(e.Time-e.Start)), Kind: kind, Thread: int64(e.Thread), Stack: stack,

@@ -3,12 +3,15 @@
 package tables
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress/zstd"
 )
 
 // groupRows is how many rows a row group has: some 10 MB of events before compression.
@@ -18,23 +21,30 @@ const groupRows = 1 << 16
 type file struct {
 	temp, name string
 	out        *os.File
+	stop       func() // ends what writes out
 }
 
 func (f *file) abandon() {
+	f.stop()
 	f.out.Close() // it is removed
 	os.Remove(f.temp)
 }
 
-// writer takes rows of one table.
+// writer takes rows of one table. Row groups are sorted, encoded and compressed by a goroutine of the writer, while the
+// next one is filled.
 type writer[T any] struct {
 	f    *file
 	w    *parquet.GenericWriter[T]
 	rows []T
-	less func(a, b *T) int // nil: rows stay in the order they came in
+	time func(*T) int64 // rows of a group are sorted by it; nil: they stay in the order they came in
+	full chan []T       // to the goroutine
+	free chan []T       // from it: an emptied group
+	done chan struct{}  // closed when the goroutine has ended
+	err  error          // the goroutine's, when done is closed
 }
 
-// newWriter begins a table. With sorted, a column, rows of each row group are sorted by less.
-func newWriter[T any](x *export, table, sorted string, less func(a, b *T) int) (*writer[T], error) {
+// newWriter begins a table. With sorted, a column, rows of each row group are sorted by time, which is that column.
+func newWriter[T any](x *export, table, sorted string, time func(*T) int64) (*writer[T], error) {
 	name := x.path(table)
 	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
 		return nil, err
@@ -43,16 +53,23 @@ func newWriter[T any](x *export, table, sorted string, less func(a, b *T) int) (
 	if err != nil {
 		return nil, err
 	}
-	f := &file{out.Name(), name, out}
+	f := &file{temp: out.Name(), name: name, out: out}
 	x.left = append(x.left, f)
 	options := []parquet.WriterOption{
-		parquet.Compression(&parquet.Zstd), parquet.CreatedBy("hbtrace", x.src.Meta().Version, ""),
+		parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}), parquet.CreatedBy("hbtrace", x.src.Meta().Version, ""),
 		parquet.PageBufferSize(64 << 10), parquet.DataPageStatistics(true),
 	}
 	if sorted != "" {
 		options = append(options, parquet.SortingWriterConfig(parquet.SortingColumns(parquet.Ascending(sorted))))
 	}
-	return &writer[T]{f: f, w: parquet.NewGenericWriter[T](out, options...), less: less}, nil
+	w := &writer[T]{
+		f: f, w: parquet.NewGenericWriter[T](out, options...), time: time,
+		full: make(chan []T), free: make(chan []T, 2), done: make(chan struct{}),
+	}
+	w.free <- nil // the second group; both get their memory when they are filled
+	f.stop = sync.OnceFunc(func() { close(w.full); <-w.done })
+	go w.encode()
+	return w, nil
 }
 
 func (w *writer[T]) add(row T) error {
@@ -62,19 +79,57 @@ func (w *writer[T]) add(row T) error {
 	return w.flush()
 }
 
-// flush writes a row group.
+// flush hands the row group over.
 func (w *writer[T]) flush() error {
-	if w.less != nil {
-		slices.SortStableFunc(w.rows, func(a, b T) int { return w.less(&a, &b) })
+	select {
+	case w.full <- w.rows:
+		w.rows = (<-w.free)[:0]
+		return nil
+	case <-w.done:
+		return w.err
 	}
-	if _, err := w.w.Write(w.rows); err != nil {
-		return fmt.Errorf("%s: %w", w.f.name, err)
+}
+
+// encode writes row groups until there are no more, or one fails.
+func (w *writer[T]) encode() {
+	defer close(w.done)
+	var spare []T
+	var order []place
+	for rows := range w.full {
+		if w.time != nil {
+			rows, spare = sorted(rows, spare, &order, w.time)
+		}
+		_, err := w.w.Write(rows)
+		if err == nil {
+			err = w.w.Flush()
+		}
+		if err != nil {
+			w.err = fmt.Errorf("%s: %w", w.f.name, err)
+			return
+		}
+		w.free <- rows
 	}
-	w.rows = w.rows[:0]
-	if err := w.w.Flush(); err != nil {
-		return fmt.Errorf("%s: %w", w.f.name, err)
+}
+
+// place is where a row stands, and what it is sorted by: a row has some 150 bytes, and is moved once.
+type place struct {
+	time int64
+	row  int32
+}
+
+// sorted returns rows in the order of time, equal ones in the order they had, and the slice that is not used now.
+func sorted[T any](rows, spare []T, order *[]place, time func(*T) int64) (ordered, unused []T) {
+	places := (*order)[:0]
+	for i := range rows {
+		places = append(places, place{time(&rows[i]), int32(i)})
 	}
-	return nil
+	*order = places
+	slices.SortFunc(places, func(a, b place) int { return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.row, b.row)) })
+	spare = spare[:0]
+	for _, p := range places {
+		spare = append(spare, rows[p.row])
+	}
+	return spare, rows
 }
 
 func (w *writer[T]) close() error {
@@ -83,14 +138,15 @@ func (w *writer[T]) close() error {
 			return err
 		}
 	}
+	w.f.stop()
+	if w.err != nil {
+		return w.err
+	}
 	w.rows = nil
 	if err := w.w.Close(); err != nil {
 		return fmt.Errorf("%s: %w", w.f.name, err)
 	}
-	if err := w.f.out.Close(); err != nil {
-		return err
-	}
-	return nil
+	return w.f.out.Close()
 }
 
 // writeAll writes a table of rows that are known at once.

@@ -113,11 +113,15 @@ func Write(dir string, src trace.Source) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := events.close(); err != nil {
-		return err
+	// chains are followed while what else is known is written; who has names of its own
+	finished := make(chan *blame.Result, 1)
+	go func() { finished <- who.Finish() }()
+	err = events.close()
+	if err == nil {
+		err = x.profile(weights.Table())
 	}
-	chains := who.Finish()
-	if err := x.profile(weights.Table()); err != nil {
+	chains := <-finished // also where writing failed: src belongs to the caller again afterwards
+	if err != nil {
 		return err
 	}
 	if err := x.edges(join.Finish(), chains); err != nil {
