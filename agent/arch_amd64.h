@@ -93,6 +93,7 @@ static inline int hb_ucontext_interrupted(const void *uc) {
 }
 
 /* The stack pointer there: uc_mcontext.gregs[REG_RSP]. */
+static inline uintptr_t hb_ucontext_pc(const void *uc) { return ((const uint64_t *)((const char *)uc + 40))[16]; }
 static inline uint64_t *hb_ucontext_sp(void *uc) { return (uint64_t *)((char *)uc + 40) + 15; }
 #define HB_UCONTEXT_BYTES 304 /* up to its mask */
 

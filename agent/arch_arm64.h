@@ -68,6 +68,7 @@ static inline int hb_ucontext_after_syscall(const void *uc) {
 static inline int hb_ucontext_interrupted(const void *uc) { return ((const int64_t *)((const char *)uc + 184))[0] == -4; }
 
 /* The stack pointer there: uc_mcontext.sp. */
+static inline uintptr_t hb_ucontext_pc(const void *uc) { return *(const uint64_t *)((const char *)uc + 440); }
 static inline uint64_t *hb_ucontext_sp(void *uc) { return (uint64_t *)((char *)uc + 432); }
 #define HB_UCONTEXT_BYTES 448 /* up to its pc */
 

@@ -3,6 +3,7 @@
 #ifndef HB_EMIT_H
 #define HB_EMIT_H
 
+#include "agent/own.h"
 #include "concurrentring/producer.h"
 #include "python/names.h"
 #include "sampler/points.h"
@@ -136,6 +137,7 @@ static int hb_begin(struct hb_tls *t) {
     t->deferred = 0;
     return 0;
   }
+  hb_own_begin(t);
   return 1;
 }
 
@@ -151,6 +153,7 @@ static void hb_deferred(struct hb_tls *t, int at_random, const void *frame);
 /* Leave the section. A signal that fell into it takes its sample now: at_random, frame as in hb_deferred. frame NULL: in the
  * signal's own handler. signal-safe */
 static void hb_end(struct hb_tls *t, int at_random, const void *frame) {
+  hb_own_end(t, frame == NULL);
   hb_end_last(t);
   if (HB_UNLIKELY(t->deferred) && frame) hb_deferred(t, at_random, frame);
 }
@@ -211,6 +214,7 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
   if (ask == HB_ASK_PERIODIC && !(rec_flags & HB_RECF_CONSUMED)) {
     uint64_t cpu = hb_thread_cpu_ns(), weight = hb_points_pass(t, cpu, hb_stamp());
     hb_emit_cpu(t, hook, t->left_pc, uc, frame, rec_flags, cpu, weight);
+    if (uc) hb_own_met(t->slot, hb_ucontext_pc(uc));
     if (uc) { /* what is left of the run tells which kind it was: hb_sample_point looks at the next call */
       t->left_stamp = hb_stamp();
       t->cpu_bound = HB_POINT_MET;
@@ -252,6 +256,7 @@ static HB_NOINLINE int hb_sample_point(struct hb_tls *t, uint32_t hook, int insi
   uint32_t met = t->cpu_bound == HB_POINT_MET;
   uint64_t stamp = hb_stamp(), run = hb_signalled(t) ? hb_run_of_work(t, stamp) : 0;
   uint64_t cpu = hb_thread_cpu_ns(), weight = hb_points_pass(t, cpu, stamp);
+  hb_own_timed(t->slot, stamp, hb_stamp(), 1);
   /* A sample was met in a run that is over at once. A CPU on which the sampler wakes up stands still for longer than the
    * run takes, so such are met, too; but not among those of long runs are they to be counted. */
   uint32_t alone = met && !inside && !run && hb_signalled(t) ? HB_RECF_ALONE : 0u;

@@ -177,6 +177,7 @@ static HB_NOINLINE int hb_thread_join_session(struct hb_tls *t, const struct hb_
   hb_store_relaxed(&s->lost, 0u);
   hb_store_relaxed(&s->cpu_ns, from);
   hb_store_relaxed(&s->samples, (uint64_t)0);
+  hb_store_relaxed(&s->own_stamps, (uint64_t)0);
   uint64_t mask = 0;
   hb_sys4(HB_SYS_rt_sigprocmask, 0, NULL, &mask, 8);
   t->flags = (t->flags & ~(uint32_t)HB_TLS_MOVED) | hb.moved;
@@ -250,6 +251,8 @@ static HB_NOINLINE void hb_thread_leave(struct hb_tls *t, int process_too) {
     }
     hb_end_last(t);
   }
+  hb_add_relaxed(&hb.slot->own_stamps, hb_load_relaxed(&s->own_stamps));
+  hb_store_relaxed(&s->own_stamps, (uint64_t)0);
   t->flags |= HB_TLS_DEAD;
   t->slot = NULL;
   hb_compiler_barrier();
@@ -292,6 +295,7 @@ static int hb_proc_claim(uint32_t parent_uid, uint32_t host_pid, uint32_t flags)
     hb_store_relaxed(&p->boot_allocs, (uint64_t)0);
     hb_store_relaxed(&p->codes_unnamed, (uint64_t)0);
     hb_store_relaxed(&p->python_cut, (uint64_t)0);
+    hb_store_relaxed(&p->own_stamps, (uint64_t)0);
     for (uint32_t k = 0; k < sizeof p->exe; k++) p->exe[k] = 0;
     hb_readlink("/proc/self/exe", p->exe, sizeof p->exe - 1);
     /* Last: a process that is killed between taking its uid and showing it leaves a hole in the recording's numbers. In a fork

@@ -11,6 +11,7 @@ var madeARM64 = made{
 		"agent/emit.h",
 		"agent/local.h",
 		"agent/os.h",
+		"agent/own.h",
 		"agent/real.h",
 		"agent/session.h",
 		"agent/state.h",
@@ -59,8 +60,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "9f8f378a82e5de15c2ce00c1004a76eed56e743a0fff18550e45d3f7d8f23aba",
+	sourcesSHA256: "0c27a3cb28709f4bb3072fdc5dd42f9e3cfd3a3918b000e85e0a4bccae6d573d",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "8241e04623619ec9c2bfab7984246ec6e90576802f7f95d9f72738535e8dd91e",
+		"agent/hbagent_linux_arm64.so": "6b50522e82f4f240929fd8ea4acebc09d750d664c3c3869c782d6735e21507b8",
 	},
 }

@@ -100,6 +100,7 @@ type session struct {
 	lastLook           time.Time
 	finishing          bool
 	lostInGone         uint64
+	ownInGone          uint64 // stamps that agents used in threads and processes whose slots are free again
 	quiet              map[uint32]sampler.Quiet
 	code               map[uint32]*codeFiles // of processes that make code
 	forkedFrom         map[uint32]uint32     // by fork without exec

@@ -4,7 +4,6 @@ package collector
 import (
 	"fmt"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/hbtrace/hbtrace/sampler"
@@ -53,10 +52,7 @@ func (s *session) finish(c *child, hurry <-chan struct{}) error {
 	default:
 	}
 	// What the recording cost while the program ran; names are looked up afterwards.
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) == nil {
-		s.stats.CollectorCPU = time.Duration(u.Utime.Nano() + u.Stime.Nano() - s.usage.Utime.Nano() - s.usage.Stime.Nano())
-	}
+	s.stats.CollectorCPU, s.stats.AgentCPU = s.collectorCPU(), s.agentCPU()
 	s.accountKernel()
 	if s.keep != nil {
 		s.keep.end(ended)

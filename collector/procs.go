@@ -336,6 +336,7 @@ func (s *session) reap(gone []*process) {
 	for _, i := range slots {
 		t := s.seg.Thread(i)
 		if uid := t.UID.Load(); dead[uid] {
+			s.ownInGone += t.OwnStamps.Load()
 			t.UID.CompareAndSwap(uid, 0)
 		}
 	}
@@ -345,6 +346,7 @@ func (s *session) reap(gone []*process) {
 			continue
 		}
 		s.lostInGone += slot.Lost.Load()
+		s.ownInGone += slot.OwnStamps.Load()
 		slot.UID.Store(0)
 		s.tables.withdraw(p.slot)
 		slot.State.Store(segment.ProcFree) // last: from here on it can be claimed
@@ -372,8 +374,9 @@ func (s *session) attend() {
 	if len(gone) > 0 {
 		s.asm.Refresh() // takes what the slots say
 		for _, i := range gone {
-			if uid := s.sampler.Gone(i); uid != 0 {
-				s.seg.Thread(i).UID.CompareAndSwap(uid, 0)
+			if t, uid := s.seg.Thread(i), s.sampler.Gone(i); uid != 0 && t.UID.Load() == uid {
+				s.ownInGone += t.OwnStamps.Load() // before the slot can be another thread's
+				t.UID.CompareAndSwap(uid, 0)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ var madeAMD64 = made{
 		"segment/atomic.h",
 		"segment/layout.h",
 	},
-	sourcesSHA256: "cba4a4390d3e2af12bb44d036cab5e7566799d18ff257a917e0e64b13aa0ff6c",
+	sourcesSHA256: "48ab28892942d0be630a797ff076330255deaf7b71b1016aad8f597b5e2e2dd6",
 	objectsSHA256: map[string]string{
 		"goruntime/blob_linux_amd64.elf": "2957e71874d285d627b6542c6c250f9e9e0d832c55e2c4f737682246b9f382e0",
 	},

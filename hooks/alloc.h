@@ -154,7 +154,7 @@ typedef void *(*hb_calloc_fn)(size_t, size_t);
 typedef void *(*hb_realloc_fn)(void *, size_t);
 typedef void *(*hb_align_fn)(size_t, size_t);
 
-static HB_NOINLINE void *hb_malloc_long(size_t n) {
+static HB_GATE HB_NOINLINE void *hb_malloc_long(size_t n) {
   hb_malloc_fn real = HB_REAL(hb_malloc_fn, malloc);
   if (!real) return (void *)(hb_fail(HB_ENOSYS) & 0);
   void *p = real(n);
@@ -162,12 +162,12 @@ static HB_NOINLINE void *hb_malloc_long(size_t n) {
   return p;
 }
 
-HB_EXPORT void *malloc(size_t n) {
+HB_EXPORT HB_GATE void *malloc(size_t n) {
   if (HB_LIKELY(hb_alloc_gate(hb_self(), n, HB_CFA) && hb_real.malloc)) return ((hb_malloc_fn)hb_real.malloc)(n);
   return hb_malloc_long(n);
 }
 
-static HB_NOINLINE void *hb_calloc_long(size_t a, size_t b) {
+static HB_GATE HB_NOINLINE void *hb_calloc_long(size_t a, size_t b) {
   hb_calloc_fn real = HB_REAL(hb_calloc_fn, calloc);
   if (!real) return (void *)(hb_fail(HB_ENOSYS) & 0);
   void *p = real(a, b);
@@ -175,14 +175,14 @@ static HB_NOINLINE void *hb_calloc_long(size_t a, size_t b) {
   return p;
 }
 
-HB_EXPORT void *calloc(size_t a, size_t b) {
+HB_EXPORT HB_GATE void *calloc(size_t a, size_t b) {
   size_t n;
   if (HB_LIKELY(!__builtin_mul_overflow(a, b, &n) && hb_alloc_gate(hb_self(), n, HB_CFA) && hb_real.calloc))
     return ((hb_calloc_fn)hb_real.calloc)(a, b);
   return hb_calloc_long(a, b);
 }
 
-static HB_NOINLINE void hb_free_long(void *p) {
+static HB_GATE HB_NOINLINE void hb_free_long(void *p) {
   struct hb_tls *t = hb_self();
   typedef void (*fn)(void *);
   fn real = HB_REAL(fn, free);
@@ -190,7 +190,7 @@ static HB_NOINLINE void hb_free_long(void *p) {
   if (real) real(p);
 }
 
-HB_EXPORT void free(void *p) {
+HB_EXPORT HB_GATE void free(void *p) {
   hb_self()->free_objects += p != NULL;
   if (HB_LIKELY(!hb_maybe_sampled(p) && hb_real.free)) {
     ((void (*)(void *))hb_real.free)(p);
@@ -212,13 +212,13 @@ HB_EXPORT void free(void *p) {
   hb_allocated(t, hook, p, n, HB_FRAME);                                                \
   return p
 
-static HB_NOINLINE void *hb_realloc_long(void *old, size_t n) {
+static HB_GATE HB_NOINLINE void *hb_realloc_long(void *old, size_t n) {
   hb_realloc_fn real = HB_REAL(hb_realloc_fn, realloc);
   if (!real) return (void *)(hb_fail(HB_ENOSYS) & 0);
   HB_REALLOC_LONG(HB_HOOK_realloc, old, n, real(old, n));
 }
 
-HB_EXPORT void *realloc(void *old, size_t n) {
+HB_EXPORT HB_GATE void *realloc(void *old, size_t n) {
   struct hb_tls *t = hb_self();
   if (HB_LIKELY(n && !hb_maybe_sampled(old) && hb_real.realloc && hb_alloc_gate(t, n, HB_CFA))) {
     t->free_objects += old != NULL;
@@ -227,7 +227,7 @@ HB_EXPORT void *realloc(void *old, size_t n) {
   return hb_realloc_long(old, n);
 }
 
-HB_EXPORT HB_NOINLINE void *reallocarray(void *old, size_t a, size_t b) {
+HB_EXPORT HB_GATE HB_NOINLINE void *reallocarray(void *old, size_t a, size_t b) {
   typedef void *(*fn)(void *, size_t, size_t);
   fn real = HB_REAL(fn, reallocarray);
   size_t n;
@@ -238,7 +238,7 @@ HB_EXPORT HB_NOINLINE void *reallocarray(void *old, size_t a, size_t b) {
 
 /* Rarer members: no fast path of their own beyond the gate. musl's call aligned_alloc, by its name: whoever has been counted in there is not counted again. */
 #define HB_ALIGNED(symbol)                                            \
-  HB_EXPORT HB_NOINLINE void *symbol(size_t align, size_t n) {        \
+  HB_EXPORT HB_GATE HB_NOINLINE void *symbol(size_t align, size_t n) {        \
     hb_align_fn real = HB_REAL(hb_align_fn, symbol);                  \
     struct hb_tls *t = hb_self();                                     \
     if (!real) return (void *)(hb_fail(HB_ENOSYS) & 0);               \
@@ -252,7 +252,7 @@ HB_ALIGNED(aligned_alloc)
 HB_ALIGNED(memalign)
 
 #define HB_PAGED(symbol)                                              \
-  HB_EXPORT HB_NOINLINE void *symbol(size_t n) {                      \
+  HB_EXPORT HB_GATE HB_NOINLINE void *symbol(size_t n) {                      \
     hb_malloc_fn real = HB_REAL(hb_malloc_fn, symbol);                \
     struct hb_tls *t = hb_self();                                     \
     if (!real) return (void *)(hb_fail(HB_ENOSYS) & 0);               \
@@ -265,7 +265,7 @@ HB_ALIGNED(memalign)
 HB_PAGED(valloc)
 HB_PAGED(pvalloc)
 
-HB_EXPORT HB_NOINLINE int posix_memalign(void **out, size_t align, size_t n) {
+HB_EXPORT HB_GATE HB_NOINLINE int posix_memalign(void **out, size_t align, size_t n) {
   typedef int (*fn)(void **, size_t, size_t);
   fn real = HB_REAL(fn, posix_memalign);
   struct hb_tls *t = hb_self();

@@ -33,7 +33,7 @@ static uint32_t hb_thrd_flags(int r) { return r == HB_THRD_TIMEDOUT ? HB_RECF_TI
        ? 0                                                                         \
        : ((r) = ((hb_lock_fn)hb_real.mtx_trylock)(m)) != HB_THRD_BUSY)
 
-HB_EXPORT HB_NOINLINE int mtx_lock(void *m) {
+HB_EXPORT HB_GATE HB_NOINLINE int mtx_lock(void *m) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, mtx_lock);
   int got = 0;
   if (HB_UNLIKELY(!real)) return 2;
@@ -46,14 +46,14 @@ HB_EXPORT HB_NOINLINE int mtx_lock(void *m) {
   HB_MTX_WAIT(mtx_lock, m, real(m));
 }
 
-HB_EXPORT HB_NOINLINE int mtx_timedlock(void *m, const void *until) {
+HB_EXPORT HB_GATE HB_NOINLINE int mtx_timedlock(void *m, const void *until) {
   hb_timedlock_fn real = HB_REAL(hb_timedlock_fn, mtx_timedlock);
   if (HB_UNLIKELY(!real)) return 2;
   if (!hb_load_relaxed(&hb.on) || (hb.mutex_peek && hb_mutex_word(m) == 0)) return real(m, until);
   HB_MTX_WAIT(mtx_timedlock, m, real(m, until));
 }
 
-HB_EXPORT int mtx_unlock(void *m) {
+HB_EXPORT HB_GATE int mtx_unlock(void *m) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, mtx_unlock);
   uint32_t word = hb_mutex_word(m);
   if (HB_UNLIKELY(!real)) return 2;
@@ -74,12 +74,12 @@ HB_EXPORT int mtx_unlock(void *m) {
     return r;                                                                                           \
   } while (0)
 
-HB_EXPORT HB_NOINLINE int cnd_wait(void *c, void *m) {
+HB_EXPORT HB_GATE HB_NOINLINE int cnd_wait(void *c, void *m) {
   HB_UNWIND_SCOPE;
   typedef int (*fn)(void *, void *);
   HB_CND_WAIT(cnd_wait, c, m, ((fn)hb_real.cnd_wait)(c, m));
 }
-HB_EXPORT HB_NOINLINE int cnd_timedwait(void *c, void *m, const void *until) {
+HB_EXPORT HB_GATE HB_NOINLINE int cnd_timedwait(void *c, void *m, const void *until) {
   HB_UNWIND_SCOPE;
   typedef int (*fn)(void *, void *, const void *);
   HB_CND_WAIT(cnd_timedwait, c, m, ((fn)hb_real.cnd_timedwait)(c, m, until));
@@ -87,7 +87,7 @@ HB_EXPORT HB_NOINLINE int cnd_timedwait(void *c, void *m, const void *until) {
 HB_WAKE(cnd_signal, cnd_signal, 0)
 HB_WAKE(cnd_broadcast, cnd_broadcast, 1)
 
-HB_EXPORT HB_NOINLINE int thrd_join(uint64_t th, int *value) {
+HB_EXPORT HB_GATE HB_NOINLINE int thrd_join(uint64_t th, int *value) {
   HB_UNWIND_SCOPE;
   typedef int (*fn)(uint64_t, int *);
   fn real = HB_REAL(fn, thrd_join);

@@ -39,11 +39,13 @@ HB_INLINE void hb_call_enter(struct hb_call *c, uint32_t hook, uint64_t object, 
     c->slot = t->slot;
   }
   hb_saw_depth(t, (const void *)hb_frame_cfa(frame));
-  uint64_t began = 0;
+  uint64_t began = 0, timed = 0;
+  if (HB_UNLIKELY(hb_own_passage(hb_load_relaxed(&c->slot->calls)))) timed = hb_stamp();
   if (HB_UNLIKELY(parks ? hb_enter_due(t) : hb_new_tick(t))) began = hb_call_sampled(t, hook, object, parks, frame);
   hb_block_enter(t, c->slot, &c->block, frame);
   if (HB_LIKELY(!c->block.passive)) hb_publish_in(c->slot, hook, object, 0, frame); /* otherwise a handler's, during a call that is published */
   c->stamp = hb_stamp();
+  if (HB_UNLIKELY(timed != 0) && !began) hb_own_timed(c->slot, timed, c->stamp - c->block.waited, HB_OWN_PASSAGES);
   if (HB_UNLIKELY(hb_point_near(t, c->stamp))) {
     hb_sample_point(t, hook, 0, frame);
     c->stamp = hb_stamp();
@@ -85,7 +87,9 @@ HB_INLINE void hb_call_left(struct hb_call *c, uint32_t hook, uint64_t object, i
   int64_t took = (int64_t)(stamp - c->began);
   hb_block_leave(t, s, &c->block);
   if (HB_LIKELY(!c->block.passive)) hb_store_relaxed(&s->in_hook, 0u);
-  hb_store_relaxed(&s->calls, hb_load_relaxed(&s->calls) + 1);
+  uint64_t calls = hb_load_relaxed(&s->calls);
+  hb_store_relaxed(&s->calls, calls + 1);
+  if (HB_UNLIKELY(hb_own_passage(calls))) hb_own_timed(s, t->left_stamp, hb_stamp(), HB_OWN_PASSAGES);
   if (HB_UNLIKELY(took > 0 && (uint64_t)took >= threshold))
     hb_call_slow(t, s, c, hook, object, style == HB_ERRNO ? hb_result(r) : style == HB_ERROR ? -r : 0, frame);
 }
@@ -117,6 +121,13 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
   }
 #define HB_CALL(type, symbol, object, params, args) HB_CALL_AGAIN(type, symbol, object, 0, params, args, r)
 
+/* Of the same passage as the call's entry (agent/own.h). hook path */
+HB_INLINE void hb_call_note(const struct hb_call *c, uint32_t fd) {
+  uint64_t from = HB_UNLIKELY(hb_own_passage(hb_load_relaxed(&c->slot->calls))) ? hb_stamp() : 0;
+  hb_note_write(hb_self(), fd, c->stamp);
+  if (HB_UNLIKELY(from != 0)) hb_own_timed(c->slot, from, hb_stamp(), HB_OWN_PASSAGES);
+}
+
 /* One that writes: whoever waits for it finds the note (hooks/handoff.h). */
 #define HB_CALL_WRITE(type, symbol, params, args)                                          \
   HB_EXPORT type hb_call_##symbol params __asm__(#symbol);                                 \
@@ -127,7 +138,7 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
     struct hb_call c;                                                                      \
     if (HB_UNLIKELY(!real)) return (type)hb_fail(HB_ENOSYS);                               \
     hb_call_enter(&c, HB_HOOK_##symbol, FD, HB_PARKS_##symbol, HB_FRAME);                  \
-    if (HB_LIKELY(c.slot != NULL)) hb_note_write(hb_self(), FD, c.stamp);                  \
+    if (HB_LIKELY(c.slot != NULL)) hb_call_note(&c, FD);                  \
     type r = real args;                                                                    \
     if (HB_LIKELY(c.slot != NULL)) hb_note_done(FD);                                       \
     if (HB_UNLIKELY(r <= 0) && c.slot) hb_note_undo(hb_self(), FD, c.stamp);               \

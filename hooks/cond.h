@@ -10,7 +10,7 @@
 
 /* Waiting on a condition lets go of its mutex first: leave that baton too, and forget where it was taken; it is taken
  * again here. Cancellation may unwind through. */
-static HB_NOINLINE void hb_cond_lets_go(uint64_t m, int waited, uint32_t hook, const void *frame) {
+static HB_GATE HB_NOINLINE void hb_cond_lets_go(uint64_t m, int waited, uint32_t hook, const void *frame) {
   struct hb_tls *t = hb_self();
   struct hb_hold *hold = hb_hold_of(t, m);
   uint32_t waiting = hb_waiters(m);
@@ -47,17 +47,17 @@ static HB_NOINLINE void hb_cond_lets_go(uint64_t m, int waited, uint32_t hook, c
     return r;                                                                                             \
   } while (0)
 
-HB_EXPORT HB_NOINLINE int HB_VERSIONED(pthread_cond_wait)(void *c, void *m) {
+HB_EXPORT HB_GATE HB_NOINLINE int HB_VERSIONED(pthread_cond_wait)(void *c, void *m) {
   HB_UNWIND_SCOPE;
   typedef int (*fn)(void *, void *);
   HB_COND_WAIT(pthread_cond_wait, c, m, ((fn)hb_real.pthread_cond_wait)(c, m));
 }
-HB_EXPORT HB_NOINLINE int HB_VERSIONED(pthread_cond_timedwait)(void *c, void *m, const void *until) {
+HB_EXPORT HB_GATE HB_NOINLINE int HB_VERSIONED(pthread_cond_timedwait)(void *c, void *m, const void *until) {
   HB_UNWIND_SCOPE;
   typedef int (*fn)(void *, void *, const void *);
   HB_COND_WAIT(pthread_cond_timedwait, c, m, ((fn)hb_real.pthread_cond_timedwait)(c, m, until));
 }
-HB_EXPORT HB_NOINLINE int pthread_cond_clockwait(void *c, void *m, int clock, const void *until) {
+HB_EXPORT HB_GATE HB_NOINLINE int pthread_cond_clockwait(void *c, void *m, int clock, const void *until) {
   HB_UNWIND_SCOPE;
   typedef int (*fn)(void *, void *, int, const void *);
   HB_COND_WAIT(pthread_cond_clockwait, c, m, ((fn)hb_real.pthread_cond_clockwait)(c, m, clock, until));
@@ -67,7 +67,7 @@ HB_EXPORT HB_NOINLINE int pthread_cond_clockwait(void *c, void *m, int clock, co
  * waker's stack when the delay that it ended is worth one. Written after the call, so that nobody waits for it.
  * A signaller may sleep: glibc's lets the waiters of earlier signals leave first (__condvar_quiesce_and_switch_g1). That is a
  * call of the program's, recorded like a wait of 50 us; the last one to leave is found among them when records are put together. hook path */
-static HB_NOINLINE int hb_wake_long(hb_lock_fn real, uint32_t hook, void *object, uint32_t shared) {
+static HB_GATE HB_NOINLINE int hb_wake_long(hb_lock_fn real, uint32_t hook, void *object, uint32_t shared) {
   struct hb_tls *t = hb_self();
   struct hb_call call = {0};
   uint32_t waiting = shared ? shared : hb_waiters((uint64_t)object);
@@ -130,7 +130,7 @@ static void hb_woken_add(uint64_t object, int all) {
 }
 
 #define HB_WAKE(name, symbol, all)                                            \
-  HB_EXPORT int name(void *object) {                                          \
+  HB_EXPORT HB_GATE int name(void *object) {                                          \
     hb_lock_fn real = HB_REAL(hb_lock_fn, symbol);                            \
     if (HB_UNLIKELY(!real)) return HB_ENOSYS;                                 \
     if (HB_LIKELY(hb_all_woken(object))) return real(object);                 \
@@ -147,7 +147,7 @@ HB_INLINE uint32_t hb_sem_shared(const void *s) {
   return hb.is_glibc && hb_load_relaxed((const _Atomic uint32_t *)s + 2) == 128;
 }
 
-HB_EXPORT int sem_post(void *s) {
+HB_EXPORT HB_GATE int sem_post(void *s) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, sem_post);
   if (HB_UNLIKELY(!real)) return HB_ENOSYS;
   uint32_t waiting = hb_sem_shared(s) ? hb_load_relaxed((const _Atomic uint32_t *)s + 1) : 0;
@@ -170,22 +170,22 @@ HB_INLINE int hb_sem_free(const void *s) { return (int32_t)hb_load_relaxed((cons
     return r;                                                                               \
   } while (0)
 
-HB_EXPORT HB_NOINLINE int sem_wait(void *s) {
+HB_EXPORT HB_GATE HB_NOINLINE int sem_wait(void *s) {
   HB_UNWIND_SCOPE;
   HB_SEM_WAIT(sem_wait, s, ((hb_lock_fn)hb_real.sem_wait)(s));
 }
-HB_EXPORT HB_NOINLINE int sem_timedwait(void *s, const void *until) {
+HB_EXPORT HB_GATE HB_NOINLINE int sem_timedwait(void *s, const void *until) {
   HB_UNWIND_SCOPE;
   HB_SEM_WAIT(sem_timedwait, s, ((hb_timedlock_fn)hb_real.sem_timedwait)(s, until));
 }
-HB_EXPORT HB_NOINLINE int sem_clockwait(void *s, int clock, const void *until) {
+HB_EXPORT HB_GATE HB_NOINLINE int sem_clockwait(void *s, int clock, const void *until) {
   HB_UNWIND_SCOPE;
   HB_SEM_WAIT(sem_clockwait, s, ((hb_clocklock_fn)hb_real.sem_clockwait)(s, clock, until));
 }
 
 /* ---- barriers: everybody who arrives leaves the baton; the last one's is the one that releases ---- */
 
-HB_EXPORT HB_NOINLINE int pthread_barrier_wait(void *b) {
+HB_EXPORT HB_GATE HB_NOINLINE int pthread_barrier_wait(void *b) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, pthread_barrier_wait);
   struct hb_wait w;
   if (!real) return HB_ENOSYS;
@@ -199,7 +199,7 @@ HB_EXPORT HB_NOINLINE int pthread_barrier_wait(void *b) {
 /* ---- joins: the object is the pthread_t, which is the thread's control block; its exit leaves the baton ---- */
 
 #define HB_JOIN(symbol, params, args)                                                                        \
-  HB_EXPORT HB_NOINLINE int symbol params {                                                                  \
+  HB_EXPORT HB_GATE HB_NOINLINE int symbol params {                                                                  \
     HB_UNWIND_SCOPE;                                                                                         \
     typedef int(*fn) params;                                                                                 \
     fn real = HB_REAL(fn, symbol);                                                                           \
@@ -234,7 +234,7 @@ enum { HB_FUTEX_WAIT, HB_FUTEX_WAKE, HB_FUTEX_FD, HB_FUTEX_REQUEUE, HB_FUTEX_CMP
 typedef long (*hb_syscall_fn)(long, long, long, long, long, long, long);
 
 /* These take syscall's own arguments, so that it reaches them by a jump and their caller is the program. */
-static HB_NOINLINE long hb_futex_wait(long n, long a, long b, long c, long d, long e, long f) {
+static HB_GATE HB_NOINLINE long hb_futex_wait(long n, long a, long b, long c, long d, long e, long f) {
   struct hb_wait w;
   hb_wait_begin(&w, HB_HOOK_futex_wait, (uint64_t)a, 0, HB_FRAME);
   long r = ((hb_syscall_fn)hb_real.syscall)(n, a, b, c, d, e, f);
@@ -244,7 +244,7 @@ static HB_NOINLINE long hb_futex_wait(long n, long a, long b, long c, long d, lo
   return r;
 }
 
-static HB_NOINLINE long hb_futex_wake(long n, long a, long b, long c, long d, long e, long f) {
+static HB_GATE HB_NOINLINE long hb_futex_wake(long n, long a, long b, long c, long d, long e, long f) {
   struct hb_tls *t = hb_self();
   uint64_t now = 0, debt = hb_waiters((uint64_t)a) ? hb_release_begin(t, (uint64_t)a, UINT64_MAX, &now) : 0;
   uint64_t stamp = now ? hb_stamp() : 0;
@@ -283,7 +283,7 @@ static HB_NOINLINE long hb_syscall_sleeps(long n, long a, long b, long c, long d
 }
 
 /* Everything goes on by a jump: syscall(SYS_vfork) and the like must not find a frame of ours. */
-HB_EXPORT long syscall(long n, long a, long b, long c, long d, long e, long f) {
+HB_EXPORT HB_GATE long syscall(long n, long a, long b, long c, long d, long e, long f) {
   if (HB_UNLIKELY(!HB_REAL(hb_syscall_fn, syscall))) return hb_fail(HB_ENOSYS);
   if (HB_UNLIKELY(n == HB_SYS_seccomp) && a <= 1 /* SECCOMP_SET_MODE_STRICT, SECCOMP_SET_MODE_FILTER */) hb_confined();
   if (HB_UNLIKELY(n == HB_SYS_prctl)) hb_before_prctl(a, b);

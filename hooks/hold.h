@@ -74,7 +74,7 @@ HB_INLINE void hb_hold_drop(struct hb_tls *t, struct hb_hold *e) {
 }
 
 /* The thread's entry for a lock that it holds; NULL: it was not seen to take it. hook path */
-static struct hb_hold *hb_hold_of(struct hb_tls *t, uint64_t object) {
+static HB_GATE struct hb_hold *hb_hold_of(struct hb_tls *t, uint64_t object) {
   struct hb_holds *h = t->local ? hb_holds_of(t) : NULL;
   if (!h) return NULL;
   uint64_t since = hb_load_relaxed(&hb.wiped->hot[hb_bucket(object)].since);
@@ -87,7 +87,7 @@ static struct hb_hold *hb_hold_of(struct hb_tls *t, uint64_t object) {
 }
 
 /* About to take a hot lock: keep the stack. NULL: none is kept. hook path */
-static HB_NOINLINE struct hb_hold *hb_hold_begin(struct hb_tls *t, uint32_t hook, uint64_t object, const void *frame) {
+static HB_GATE HB_NOINLINE struct hb_hold *hb_hold_begin(struct hb_tls *t, uint32_t hook, uint64_t object, const void *frame) {
   if (!hb_thread_ready(t) || !(hb.features & HB_FEATURE_LOCK) || hb_cooled(object) || t->busy_sp) return NULL;
   struct hb_holds *h = hb_holds_of(t);
   if (!h && !(h = hb_holds_make(t, frame))) return NULL;

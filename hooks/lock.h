@@ -71,7 +71,7 @@ HB_INLINE int hb_mutex_returns(const void *m, uint32_t owner, const struct hb_th
     return r;                                                                                           \
   } while (0)
 
-static HB_NOINLINE int hb_mutex_lock_long(void *m) {
+static HB_GATE HB_NOINLINE int hb_mutex_lock_long(void *m) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, pthread_mutex_lock);
   struct hb_tls *t = hb_self();
   if (!real) return HB_ENOSYS;
@@ -92,7 +92,7 @@ static HB_NOINLINE int hb_mutex_lock_long(void *m) {
   HB_MUTEX_WAIT(HB_HOOK_pthread_mutex_lock, m, real(m));
 }
 
-HB_EXPORT int pthread_mutex_lock(void *m) {
+HB_EXPORT HB_GATE int pthread_mutex_lock(void *m) {
   struct hb_tls *t = hb_self();
   hb_saw_depth(t, HB_CFA);
   hb_lock_fn real = hb.lock_fast;
@@ -101,27 +101,27 @@ HB_EXPORT int pthread_mutex_lock(void *m) {
 }
 
 /* Tried, and taken: its stack is left afterwards, since many a try fails. hook path */
-static HB_NOINLINE int hb_try_hot(hb_lock_fn real, uint32_t hook, void *m, int (*taken)(int)) {
+static HB_GATE HB_NOINLINE int hb_try_hot(hb_lock_fn real, uint32_t hook, void *m, int (*taken)(int)) {
   int r = real(m);
   if (taken(r)) hb_hold_end(hb_hold_begin(hb_self(), hook, (uint64_t)m, HB_FRAME), (uint64_t)m, 1);
   return r;
 }
 
-HB_EXPORT int pthread_mutex_trylock(void *m) {
+HB_EXPORT HB_GATE int pthread_mutex_trylock(void *m) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, pthread_mutex_trylock);
   if (HB_UNLIKELY(!real)) return HB_ENOSYS;
   if (HB_UNLIKELY(hb_is_hot((uint64_t)m))) return hb_try_hot(real, HB_HOOK_pthread_mutex_trylock, m, hb_taken);
   return real(m);
 }
 
-HB_EXPORT HB_NOINLINE int pthread_mutex_timedlock(void *m, const void *until) {
+HB_EXPORT HB_GATE HB_NOINLINE int pthread_mutex_timedlock(void *m, const void *until) {
   hb_timedlock_fn real = HB_REAL(hb_timedlock_fn, pthread_mutex_timedlock);
   if (!real) return HB_ENOSYS;
   if (hb.mutex_peek && hb_mutex_word(m) == 0) return real(m, until);
   HB_MUTEX_WAIT(HB_HOOK_pthread_mutex_timedlock, m, real(m, until));
 }
 
-HB_EXPORT HB_NOINLINE int pthread_mutex_clocklock(void *m, int clock, const void *until) {
+HB_EXPORT HB_GATE HB_NOINLINE int pthread_mutex_clocklock(void *m, int clock, const void *until) {
   hb_clocklock_fn real = HB_REAL(hb_clocklock_fn, pthread_mutex_clocklock);
   if (!real) return HB_ENOSYS;
   if (hb.mutex_peek && hb_mutex_word(m) == 0) return real(m, clock, until);
@@ -129,7 +129,7 @@ HB_EXPORT HB_NOINLINE int pthread_mutex_clocklock(void *m, int clock, const void
 }
 
 /* waited: the lock's own memory says that somebody waits. hook path */
-static HB_NOINLINE int hb_unlock_long(hb_lock_fn real, uint32_t hook, void *m, int waited) {
+static HB_GATE HB_NOINLINE int hb_unlock_long(hb_lock_fn real, uint32_t hook, void *m, int waited) {
   struct hb_tls *t = hb_self();
   uint32_t waiting = hb_waiters((uint64_t)m);
   struct hb_hold *hold = hb_hold_of(t, (uint64_t)m);
@@ -144,12 +144,12 @@ static HB_NOINLINE int hb_unlock_long(hb_lock_fn real, uint32_t hook, void *m, i
   return r;
 }
 
-static HB_NOINLINE int hb_mutex_unlock_long(hb_lock_fn real, uint32_t hook, void *m) {
+static HB_GATE HB_NOINLINE int hb_mutex_unlock_long(hb_lock_fn real, uint32_t hook, void *m) {
   if (hb.mutex_peek && hb_mutex_nested(m)) return real(m);
   return hb_unlock_long(real, hook, m, hb.mutex_peek && hb_mutex_waited(m, hb_mutex_word(m)));
 }
 
-HB_EXPORT int pthread_mutex_unlock(void *m) {
+HB_EXPORT HB_GATE int pthread_mutex_unlock(void *m) {
   hb_lock_fn real = (hb_lock_fn)hb_real.pthread_mutex_unlock;
   uint32_t word = hb_mutex_word(m);
   if (HB_UNLIKELY(!real)) {
@@ -198,30 +198,30 @@ HB_INLINE int hb_time_refused(int clock, const void *until) {
     return r;                                                                                         \
   } while (0)
 
-HB_EXPORT HB_NOINLINE int pthread_rwlock_rdlock(void *l) {
+HB_EXPORT HB_GATE HB_NOINLINE int pthread_rwlock_rdlock(void *l) {
   HB_RWLOCK_WAIT(pthread_rwlock_rdlock, pthread_rwlock_tryrdlock, l, 0, ((hb_lock_fn)hb_real.pthread_rwlock_rdlock)(l));
 }
-HB_EXPORT HB_NOINLINE int pthread_rwlock_wrlock(void *l) {
+HB_EXPORT HB_GATE HB_NOINLINE int pthread_rwlock_wrlock(void *l) {
   HB_RWLOCK_WAIT(pthread_rwlock_wrlock, pthread_rwlock_trywrlock, l, 0, ((hb_lock_fn)hb_real.pthread_rwlock_wrlock)(l));
 }
-HB_EXPORT HB_NOINLINE int pthread_rwlock_timedrdlock(void *l, const void *until) {
+HB_EXPORT HB_GATE HB_NOINLINE int pthread_rwlock_timedrdlock(void *l, const void *until) {
   HB_RWLOCK_WAIT(pthread_rwlock_timedrdlock, pthread_rwlock_tryrdlock, l, hb_time_refused(0, until),
                  ((hb_timedlock_fn)hb_real.pthread_rwlock_timedrdlock)(l, until));
 }
-HB_EXPORT HB_NOINLINE int pthread_rwlock_timedwrlock(void *l, const void *until) {
+HB_EXPORT HB_GATE HB_NOINLINE int pthread_rwlock_timedwrlock(void *l, const void *until) {
   HB_RWLOCK_WAIT(pthread_rwlock_timedwrlock, pthread_rwlock_trywrlock, l, hb_time_refused(0, until),
                  ((hb_timedlock_fn)hb_real.pthread_rwlock_timedwrlock)(l, until));
 }
-HB_EXPORT HB_NOINLINE int pthread_rwlock_clockrdlock(void *l, int clock, const void *until) {
+HB_EXPORT HB_GATE HB_NOINLINE int pthread_rwlock_clockrdlock(void *l, int clock, const void *until) {
   HB_RWLOCK_WAIT(pthread_rwlock_clockrdlock, pthread_rwlock_tryrdlock, l, hb_time_refused(clock, until),
                  ((hb_clocklock_fn)hb_real.pthread_rwlock_clockrdlock)(l, clock, until));
 }
-HB_EXPORT HB_NOINLINE int pthread_rwlock_clockwrlock(void *l, int clock, const void *until) {
+HB_EXPORT HB_GATE HB_NOINLINE int pthread_rwlock_clockwrlock(void *l, int clock, const void *until) {
   HB_RWLOCK_WAIT(pthread_rwlock_clockwrlock, pthread_rwlock_trywrlock, l, hb_time_refused(clock, until),
                  ((hb_clocklock_fn)hb_real.pthread_rwlock_clockwrlock)(l, clock, until));
 }
 
-HB_EXPORT int pthread_rwlock_unlock(void *l) {
+HB_EXPORT HB_GATE int pthread_rwlock_unlock(void *l) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, pthread_rwlock_unlock);
   if (HB_UNLIKELY(!real)) return HB_ENOSYS;
   if (HB_LIKELY(!hb_unlock_watched((uint64_t)l))) return real(l);
@@ -230,7 +230,7 @@ HB_EXPORT int pthread_rwlock_unlock(void *l) {
 
 /* ---- spin locks: the waiter burns CPU time, which sampling points book inside the call (sampler/points.h) ---- */
 
-HB_EXPORT HB_NOINLINE int pthread_spin_lock(void *l) {
+HB_EXPORT HB_GATE HB_NOINLINE int pthread_spin_lock(void *l) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, pthread_spin_lock), try = (hb_lock_fn)hb_real.pthread_spin_trylock;
   if (HB_UNLIKELY(!real)) return HB_ENOSYS;
   if (HB_UNLIKELY(!try || !hb_load_relaxed(&hb.on))) return real(l);
@@ -250,7 +250,7 @@ HB_EXPORT HB_NOINLINE int pthread_spin_lock(void *l) {
   return r;
 }
 
-HB_EXPORT int pthread_spin_unlock(void *l) {
+HB_EXPORT HB_GATE int pthread_spin_unlock(void *l) {
   hb_lock_fn real = HB_REAL(hb_lock_fn, pthread_spin_unlock);
   if (HB_UNLIKELY(!real)) return HB_ENOSYS;
   if (HB_LIKELY(!hb_unlock_watched((uint64_t)l))) return real(l);

@@ -63,6 +63,7 @@ static void hb_wait_begin(struct hb_wait *w, uint32_t hook, uint64_t object, uin
   struct hb_thread *s = w->slot = t->slot;
   w->began = hb_stamp();
   hb_saw_depth(t, (const void *)hb_frame_cfa(frame));
+  int due = hb_enter_due(t);
   hb_enter_gate(t, hook, object, frame);
   w->owner = owner;
   w->bucket = hb_bucket(object);
@@ -77,7 +78,9 @@ static void hb_wait_begin(struct hb_wait *w, uint32_t hook, uint64_t object, uin
     t->waiting = w->bucket + 1;
     t->outer_stamp = w->began;
   }
-  if (HB_UNLIKELY(hb_point_near(t, hb_stamp()))) hb_sample_point(t, hook, 0, frame);
+  uint64_t stamp = hb_stamp();
+  if (!due) hb_own_timed(s, w->began, stamp - w->block.waited, 1);
+  if (HB_UNLIKELY(hb_point_near(t, stamp))) hb_sample_point(t, hook, 0, frame);
 }
 
 /* The baton for `object`, if it was left since `since_ns`. 0: none or torn. hook path */
@@ -128,8 +131,10 @@ static int hb_wait_end(struct hb_wait *w, uint32_t hook, uint64_t object, uint64
     hb_store_relaxed(&s->in_hook, 0u);
     hb_waiting_end(t);
   }
-  hb_store_relaxed(&s->waits, hb_load_relaxed(&s->waits) + 1);
+  uint64_t waits = hb_load_relaxed(&s->waits);
+  hb_store_relaxed(&s->waits, waits + 1);
   hb_store_relaxed(&s->wait_ns, hb_load_relaxed(&s->wait_ns) + ns);
+  if (HB_UNLIKELY(hb_own_passage(waits))) hb_own_timed(s, t->left_stamp, hb_stamp(), HB_OWN_PASSAGES);
   if (ns < t->wait_threshold_ns || !(hb.features & HB_FEATURE_LOCK)) return 0;
   hb_wait_adapt(t);
   struct hb_interval i = {hook, flags, w->owner, 0, object, object2, 0, w->began, result};
@@ -151,7 +156,7 @@ static void hb_baton_leave(struct hb_lock_bucket *b, uint64_t object, uint64_t n
 /* About to let go of something that somebody may wait for: leaves the baton. Returns the debt to record after the
  * release, 0 for none. It was held for held_ns: nobody was delayed by this thread
  * before. hook path */
-static uint64_t hb_release_begin(struct hb_tls *t, uint64_t object, uint64_t held_ns, uint64_t *now_out) {
+static HB_GATE uint64_t hb_release_begin(struct hb_tls *t, uint64_t object, uint64_t held_ns, uint64_t *now_out) {
   if (!hb_thread_ready(t)) return 0;
   uint32_t i = hb_bucket(object);
   struct hb_lock_bucket *b = &hb.wiped->locks[i];

@@ -60,6 +60,7 @@ static void hb_foreign_back(const struct hb_tls *t, const union hb_siginfo_whole
 
 /* signal-safe; all signals are masked while it runs, unless the target has a handler of its own */
 static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
+  uint64_t from = hb_stamp();
   struct hb_tls *t = hb_self();
   struct hb_thread *s = t->slot;
   int ours = hb_is_ours(info);
@@ -82,6 +83,7 @@ static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
   uint32_t ask = hb_load_relaxed(&s->ask);
   if (ask == HB_ASK_PERIODIC) a.how |= hb_arrived_worth(t, &a) << HB_WORTH_SHIFT;
   hb_take_sample(t, ask, 0, uc, NULL, a.how);
+  hb_own_timed(s, from, hb_stamp(), 1);
   hb_store_release(&s->state, (uint32_t)HB_RUNNING);
 }
 

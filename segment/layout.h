@@ -144,7 +144,7 @@ struct hb_proc {
   _Atomic uint64_t small_stacks; /* alternate signal stacks without room for our handler: their threads are not signalled */
   _Atomic uint64_t codes_unnamed; /* frames of Python whose function could not be named */
   _Atomic uint64_t python_cut;    /* stacks of Python that end in memory that holds no frame */
-  uint64_t reserved1[1];
+  _Atomic uint64_t own_stamps; /* of threads that have ended: hb_thread.own_stamps */
   _Alignas(64) uint8_t exe[128];    /* path as readlink(/proc/self/exe) gave it, NUL-terminated, may be cut */
 };
 
@@ -210,7 +210,8 @@ struct hb_thread {
   _Atomic uint64_t in_object;  /* address of the lock, or the descriptor */
   _Atomic uint64_t in_tick;    /* header.tick at entry: since when, to a tick */
   _Atomic uint64_t in_pc;      /* return address of the hook */
-  uint64_t reserved2[4];
+  _Atomic uint64_t own_stamps; /* CPU time that the agent used on this thread, in stamps (agent/own.h) */
+  uint64_t reserved2[3];
   /* -- line 5: loss and sequence; thread -- */
   _Alignas(64) _Atomic uint32_t seq; /* records written or dropped by this thread so far */
   _Atomic uint32_t lost;       /* of them dropped */

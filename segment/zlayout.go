@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "4fa734f33e2601fe1b14e4259c62ccec469f0e08e410e615c3af9cd565e143d6"
+const layoutSHA256 = "3ff94ff95780daf2e0cd8211703293369eb247d57dc31abe18fb57c7c5f57951"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -216,7 +216,7 @@ type Proc struct {
 	SmallStacks     atomic.Uint64
 	CodesUnnamed    atomic.Uint64
 	PythonCut       atomic.Uint64
-	Reserved1       [1]atomic.Uint64
+	OwnStamps       atomic.Uint64
 	_               [48]byte
 	Exe             [128]uint8
 }
@@ -256,7 +256,8 @@ type Thread struct {
 	InObject      atomic.Uint64
 	InTick        atomic.Uint64
 	InPC          atomic.Uint64
-	Reserved2     [4]atomic.Uint64
+	OwnStamps     atomic.Uint64
+	Reserved2     [3]atomic.Uint64
 	Seq           atomic.Uint32
 	Lost          atomic.Uint32
 	CPUNs         atomic.Uint64
@@ -1633,8 +1634,8 @@ var (
 	_ = [unsafe.Sizeof(Proc{}.CodesUnnamed) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Proc{}.PythonCut) - 128]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}.PythonCut) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Proc{}.Reserved1) - 136]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Proc{}.Reserved1) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Proc{}.OwnStamps) - 136]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Proc{}.OwnStamps) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Proc{}.Exe) - 192]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}.Exe) - 128]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}) - 320]struct{}{} == [0]struct{}{}
@@ -1702,8 +1703,10 @@ var (
 	_ = [unsafe.Sizeof(Thread{}.InTick) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.InPC) - 280]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Thread{}.InPC) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Thread{}.Reserved2) - 288]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Thread{}.Reserved2) - 32]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Thread{}.OwnStamps) - 288]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Thread{}.OwnStamps) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Thread{}.Reserved2) - 296]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Thread{}.Reserved2) - 24]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.Seq) - 320]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Thread{}.Seq) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Thread{}.Lost) - 324]struct{}{} == [0]struct{}{}

@@ -364,6 +364,7 @@ type Stats struct {
 	ProcsRefused                             uint64       // processes that refused the segment
 	Unrecorded                               []Unrecorded // programs below the command that were not recorded, as far as they were seen
 	CollectorCPU, SamplerCPU                 time.Duration
+	AgentCPU                                 time.Duration // a part of TargetCPU: the agent's, as it measured itself
 	TargetCPU                                time.Duration // user+system of the recorded command and its waited-for children
 	Notes                                    []string      // one line each: what could not be hooked or recorded, and why
 	Complete                                 bool          // the recording was closed properly

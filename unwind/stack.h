@@ -34,10 +34,11 @@ _Static_assert(sizeof(struct hb_holds) <= 16 << 10, "the agent's memory per thre
  * page, so that a stack of usual depth touches one of each, and of the rules two: 24 KiB. */
 struct hb_local {
   struct hb_memory last;
-  uint64_t pad[8];
+  uint64_t own_turn; /* counts sections (agent/own.h) */
+  uint64_t pad[7];
   struct hb_taken scratch;
   struct hb_holds *holds; /* NULL until it takes a hot lock: then &held */
-  uint64_t pad2;
+  uint64_t own_from; /* stamp at the begin of the section, where that is timed (agent/own.h) */
   struct hb_rules rules;
   _Alignas(4096) struct hb_holds held; /* untouched until then */
   _Alignas(4096) struct hb_py_local python; /* untouched before its first stack of Python */
@@ -77,7 +78,7 @@ static struct hb_range hb_stack_alternate(void) {
 /* Memory that is read before it is written is mapped twice, the second time with an interrupt of every processor that runs the
  * program: so the pages that a first stack touches are written first. signal-safe, under t->busy */
 static HB_NOINLINE void hb_local_touch(struct hb_tls *t, struct hb_local *l) {
-  volatile uint64_t *pages[] = {&l->last.generation, &l->last.read[0].at, &l->scratch.f[0].pc, &l->scratch.read[0].at, &l->pad2,
+  volatile uint64_t *pages[] = {&l->last.generation, &l->last.read[0].at, &l->scratch.f[0].pc, &l->scratch.read[0].at, &l->own_from,
                                 (uint64_t *)&l->rules.word[0], (uint64_t *)&l->rules.word[HB_RULE_WORDS / 2]};
   for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) *pages[i] = 0;
   t->flags &= ~(uint32_t)HB_TLS_FRESH;

@@ -119,8 +119,8 @@ func (c *checker) checkStats() {
 	if s.Complete && lost > s.Lost {
 		c.addf("threads lost %d records, statistics say %d", lost, s.Lost)
 	}
-	if s.CollectorCPU < 0 || s.SamplerCPU < 0 || s.TargetCPU < 0 {
-		c.addf("statistics say CPU times of %v, %v, %v", s.CollectorCPU, s.SamplerCPU, s.TargetCPU)
+	if s.CollectorCPU < 0 || s.SamplerCPU < 0 || s.AgentCPU < 0 || s.TargetCPU < 0 {
+		c.addf("statistics say CPU times of %v, %v, %v, %v", s.CollectorCPU, s.SamplerCPU, s.AgentCPU, s.TargetCPU)
 	}
 }
 

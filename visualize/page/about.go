@@ -96,7 +96,7 @@ type aboutStats struct {
 	Records, RecordBytes, Lost, Gaps, Broken, Events, Overwritten uint64
 	Ticks, TicksMissed, SignalsSent, SignalsFailed, SignalsStuck  uint64
 	ThreadsUnslotted, ProcsUnslotted, SubbufsLost                 uint64
-	CollectorCPU, SamplerCPU, TargetCPU                           int64
+	CollectorCPU, SamplerCPU, AgentCPU, TargetCPU                 int64
 	Complete                                                      bool
 }
 
@@ -117,7 +117,7 @@ func (m *Model) about() *about {
 			Events: stats.Events, Overwritten: stats.Overwritten, Ticks: stats.Ticks, TicksMissed: stats.TicksMissed,
 			SignalsSent: stats.SignalsSent, SignalsFailed: stats.SignalsFailed, SignalsStuck: stats.SignalsStuck,
 			ThreadsUnslotted: stats.ThreadsUnslotted, ProcsUnslotted: stats.ProcsUnslotted, SubbufsLost: stats.SubbufsLost,
-			CollectorCPU: int64(stats.CollectorCPU), SamplerCPU: int64(stats.SamplerCPU), TargetCPU: int64(stats.TargetCPU),
+			CollectorCPU: int64(stats.CollectorCPU), SamplerCPU: int64(stats.SamplerCPU), AgentCPU: int64(stats.AgentCPU), TargetCPU: int64(stats.TargetCPU),
 			Complete: stats.Complete,
 		},
 	}

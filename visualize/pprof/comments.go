@@ -45,6 +45,9 @@ func comments(src trace.Source, t *weigh.Table) []string {
 		say("allocations: sampled each %d bytes on average, weighted without bias; %d frees of allocations that are not in the recording",
 			m.AllocPeriod, d.FreesUnmet)
 	}
+	if s.AgentCPU > 0 {
+		say("overhead: agent %v of the program's CPU time; next to it collector %v, sampler %v", s.AgentCPU, s.CollectorCPU, s.SamplerCPU)
+	}
 	if !s.Complete {
 		say("the recording was not closed properly: its end may be missing")
 	}

@@ -56,6 +56,9 @@ func (f *facts) brief() []doubtLine {
 	if own := int64(s.CollectorCPU + s.SamplerCPU); own > 0 && f.duration() > 0 {
 		c = append(c, fmt.Sprintf("recorder used %s of one CPU", number.Percent(own, f.duration())))
 	}
+	if used, known := f.cpuUsed(); known && used > 0 && s.AgentCPU > 0 {
+		c = append(c, fmt.Sprintf("agent %s of the program's CPU time", number.Percent(int64(s.AgentCPU), used)))
+	}
 	ready := int64(0)
 	for _, t := range f.order {
 		ready += t.ready
@@ -221,6 +224,9 @@ func (f *facts) doubts() []doubtLine {
 		cost(s.SamplerCPU, "sampler")
 		if known {
 			c = append(c, "the program "+inline(duration(used)))
+		}
+		if known && used > 0 && s.AgentCPU > 0 {
+			c = append(c, fmt.Sprintf("of it the agent %s (%s)", inline(duration(int64(s.AgentCPU))), number.Percent(int64(s.AgentCPU), used)))
 		}
 	}
 	line("overhead", false, c)

@@ -19,7 +19,7 @@
 //	          "processes_refused":0,"signals_sent":0,"signals_failed":0,"ticks":0,"ticks_missed":0,
 //	          "waits_folded":0,"exact_ns":0,"sampled_ns":0,"unknown_ns":0,"complete":true,"notes":["…"],
 //	          "unrecorded_programs":[{"program","reason","processes","cpu_ns"}]},   below the command, as far as they were seen
-//	 "cost":{"collector_ns":1,"sampler_ns":1},
+//	 "cost":{"collector_ns":1,"sampler_ns":1,"agent_ns":1},
 //	 …}
 //
 // and, by view:

@@ -27,6 +27,7 @@ type recordingRow struct {
 	CPUNs           int64    `parquet:"cpu_ns"` // of the recorded command and of the children that it waited for
 	CollectorNs     int64    `parquet:"collector_cpu_ns"`
 	SamplerNs       int64    `parquet:"sampler_cpu_ns"`
+	AgentNs         int64    `parquet:"agent_cpu_ns"` // in the program, a part of cpu_ns
 	Events          int64    `parquet:"events"`
 	Lost            int64    `parquet:"lost_records"`
 	Overwritten     int64    `parquet:"overwritten_events"`

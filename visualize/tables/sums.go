@@ -128,7 +128,7 @@ func (x *export) recording() recordingRow {
 		Command: valid(m.Command), Version: m.Version, StartedAt: x.at(m.StartNs), DurationNs: max(0, int64(m.EndNs-m.StartNs)),
 		ExitStatus: int32(m.ExitStatus), ExitSignal: int32(m.ExitSignal), FreqHz: int32(m.Freq), AllocPeriod: int64(m.AllocPeriod),
 		CallThresholdNs: m.CallThresholdNs, LockThresholdNs: m.LockThresholdNs, CPUNs: int64(s.TargetCPU),
-		CollectorNs: int64(s.CollectorCPU), SamplerNs: int64(s.SamplerCPU), Events: int64(s.Events), Lost: int64(s.Lost),
+		CollectorNs: int64(s.CollectorCPU), SamplerNs: int64(s.SamplerCPU), AgentNs: int64(s.AgentCPU), Events: int64(s.Events), Lost: int64(s.Lost),
 		Overwritten: int64(s.Overwritten), Complete: s.Complete, Notes: valid(s.Notes),
 	}
 	if len(m.Command) > 0 {

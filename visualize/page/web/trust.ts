@@ -23,7 +23,7 @@ export class Trust implements View {
     const lost = Math.max(st.Lost, d.lost);
     const card = (bad: boolean, head: string, ...lines: (string | false)[]): HTMLElement =>
       h("div", { class: `card${bad ? " bad" : ""}` }, h("b", {}, head), ...lines.filter((x) => x !== false).map((x) => h("p", {}, x)));
-    const overhead = st.TargetCPU > 0 ? percent(st.CollectorCPU + st.SamplerCPU, st.TargetCPU) : "";
+    const overhead = st.TargetCPU > 0 ? percent(st.AgentCPU + st.CollectorCPU + st.SamplerCPU, st.TargetCPU) : "";
     fill(
       this.element,
       h("h2", {}, "How far to trust it"),
@@ -40,7 +40,7 @@ export class Trust implements View {
           d.lateNs > 0 && `${duration(d.lateNs)} of CPU time was sampled late, at the next call, and stands there.`,
           d.unplaced > 0 && `${duration(d.unplaced)} of CPU time has no room in its thread’s time: it is in flame graphs and sums, and in no lane.`,
           st.Ticks > 0 && `${percent(st.TicksMissed, st.Ticks + st.TicksMissed)} of the sampler’s ticks were missed.`, st.SignalsSent > 0 && `${count(st.SignalsSent)} signals sent, ${count(st.SignalsFailed)} failed, ${count(st.SignalsStuck)} never answered.`),
-        card(false, overhead ? `Recording cost ${overhead} of the program’s CPU time` : "What recording cost", `collector ${duration(st.CollectorCPU)}, sampler ${duration(st.SamplerCPU)}, program ${duration(st.TargetCPU)}.`, "The two run next to the program."),
+        card(false, overhead ? `Recording cost ${overhead} of the program’s CPU time` : "What recording cost", `agent ${duration(st.AgentCPU)}, collector ${duration(st.CollectorCPU)}, sampler ${duration(st.SamplerCPU)}, program ${duration(st.TargetCPU)}.`, "The agent’s time is part of the program’s; the other two run next to it."),
         card(false, "What is not recorded", `Waits for locks shorter than ${duration(a.lockNs)} and calls shorter than ${duration(a.callNs)} count as running or “ready / short waits”.`,
           this.ready(),
           a.period > 1 && `One allocation is sampled each ${bytes(a.period)}; sums are estimates without bias.`,
