@@ -55,8 +55,11 @@ func Check(pid int) error {
 		return explainDenied(pid, err)
 	}
 	mem.Close()
-	if st["Seccomp"] != "0" && st["Seccomp"] != "" {
-		return fmt.Errorf("process %d has confined its system calls by seccomp, which might end it for those that attaching makes: record it from its start", pid)
+	switch {
+	case strictSeccomp(st):
+		return fmt.Errorf("process %d has confined itself to four system calls (seccomp's strict mode): record it from its start", pid)
+	case st["Seccomp"] != "0" && st["Seccomp"] != "" && os.Geteuid() != 0:
+		return fmt.Errorf("process %d has confined its system calls by seccomp, and only root can read whether attaching would end it: sudo hbtrace attach %d, or record it from its start", pid, pid)
 	}
 	return nil
 }

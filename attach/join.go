@@ -45,6 +45,9 @@ func Join(pid int, s Session) (t *Target, err error) {
 	if _, err = t.silent(); err != nil {
 		return t, err
 	}
+	if err = t.checkSeccomp(); err != nil {
+		return t, err
+	}
 	if err = t.endEarlier(); err != nil {
 		return t, err
 	}

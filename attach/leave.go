@@ -24,9 +24,13 @@ const leaveLimit = 3 * time.Second
 // the agent. It runs as if it had never been attached to; the next attach or detach takes the memory back.
 type Asleep struct {
 	PID, Threads int
+	Confined     error // the program has confined its system calls meanwhile: nothing can be given back; nil: it has not
 }
 
 func (a *Asleep) Error() string {
+	if a.Confined != nil {
+		return fmt.Sprintf("%v; so the memory of the agent stays mapped", a.Confined)
+	}
 	return fmt.Sprintf("%d threads of process %d sleep in calls that began while it was recorded: the memory of the agent stays mapped until they wake up (hbtrace detach %d takes it back then)",
 		a.Threads, a.PID, a.PID)
 }
@@ -83,6 +87,12 @@ func (t *Target) Leave() error {
 	if a.At == 0 {
 		return nil
 	}
+	if err := t.checkSeccomp(); err != nil { // it may have confined itself since
+		if !t.alive() {
+			return ErrGone
+		}
+		return t.putAside(rec, &Asleep{PID: t.pid, Confined: err})
+	}
 	if err := t.run([]op{{kind: opFunc, nr: a.Leave, args: [6]uint64{leaveSignal}}}, t.doneAt()); err != nil {
 		return err
 	}
@@ -95,7 +105,7 @@ func (t *Target) Leave() error {
 		if !t.alive() {
 			return ErrGone
 		}
-		return t.putAside(rec, len(in))
+		return t.putAside(rec, &Asleep{PID: t.pid, Threads: len(in)})
 	}
 	reached(StepOutside)
 	if err := t.unmap(rec, &rec.Now); err != nil {
@@ -153,14 +163,14 @@ func (t *Target) unmap(rec *record, a *segment.Area) error {
 }
 
 // putAside notes the area in force as one that could not be taken back.
-func (t *Target) putAside(rec *record, threads int) error {
+func (t *Target) putAside(rec *record, why *Asleep) error {
 	for i := range rec.old {
 		if rec.old[i].At == 0 {
 			rec.old[i], rec.Now = rec.Now, segment.Area{}
 			if err := t.putRecord(rec); err != nil {
 				return err
 			}
-			return &Asleep{PID: t.pid, Threads: threads}
+			return why
 		}
 	}
 	return fmt.Errorf("process %d has been attached to %d times while its threads slept: let them wake up before the next time", t.pid, len(rec.old)+1)
@@ -269,6 +279,9 @@ func Detach(pid int) (found bool, err error) {
 	}
 	if !found {
 		return false, nil
+	}
+	if err := t.checkSeccomp(); err != nil {
+		return found, err
 	}
 	if err := t.endEarlier(); err != nil {
 		return found, err

@@ -9,16 +9,24 @@ import (
 
 func uintptrOf[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
 
-// registersHold: a stopped thread has a value of the range in a register or on its stack. A system call that the stop ended is made again.
-func (t *Target) registersHold(tid int, lo, hi uint64) bool {
-	var r unix.PtraceRegs
+// callAgain has a system call that the stop has ended made again, and returns the registers as they were.
+func callAgain(tid int) (r unix.PtraceRegs, ok bool) {
 	if unix.PtraceGetRegs(tid, &r) != nil {
-		return true
+		return r, false
 	}
 	if int64(r.Orig_rax) >= 0 && -int64(r.Rax) == errnoEINTR && endedByStops[int64(r.Orig_rax)] {
-		r2 := r
-		r2.Rax = ^uint64(errRestartNoHand) + 1
-		unix.PtraceSetRegs(tid, &r2)
+		again := r
+		again.Rax = ^uint64(errRestartNoHand) + 1
+		unix.PtraceSetRegs(tid, &again)
+	}
+	return r, true
+}
+
+// registersHold: a stopped thread has a value of the range in a register or on its stack. A system call that the stop ended is made again.
+func (t *Target) registersHold(tid int, lo, hi uint64) bool {
+	r, ok := callAgain(tid)
+	if !ok {
+		return true
 	}
 	for _, v := range []uint64{r.Rip, r.Rax, r.Rbx, r.Rcx, r.Rdx, r.Rsi, r.Rdi, r.Rbp, r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15} {
 		if v-lo < hi-lo {

@@ -266,8 +266,10 @@ func statFields(path string) ([]string, error) {
 }
 
 // status are the lines of /proc/PID/status by their names.
-func status(pid int) map[string]string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+func status(pid int) map[string]string { return statusOf(fmt.Sprintf("/proc/%d/status", pid)) }
+
+func statusOf(path string) map[string]string {
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil
 	}
