@@ -29,7 +29,7 @@ func newAttach() *cobra.Command {
 	run := f.command()
 	c := &cobra.Command{
 		Use:   "attach [flags] PID|NAME…",
-		Short: "Record programs that run already",
+		Short: "Record running processes",
 		Long: `attach records processes that run already, until they end, -d is over or Ctrl-C is typed. Then it leaves them as they
 were. It writes the same files and the same summary as run.
 

@@ -15,9 +15,9 @@ func newDoctor() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "doctor [flags] [PROGRAM|PID]",
-		Short: "What this machine and a program allow to be recorded, and what to do about the rest",
-		Long: `doctor looks and changes nothing. With no argument it looks at the machine; with a program or the pid of a
-running process at that as well. It exits with 0, or with 1 when nothing can be recorded.`,
+		Short: "Say what can be recorded of this machine and a program, and how to record more",
+		Long: `doctor checks what can be recorded and changes nothing. Without an argument it checks the machine; with a program, or the pid of
+a running process, it checks that too. It exits with 0, or with 1 when nothing can be recorded.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target := ""

@@ -82,6 +82,21 @@ var exportFormats = []exportFormat{
 	{flag: "parquet", help: "Parquet tables for SQL engines and data frames, in a directory that may hold many recordings", into: tables.Write},
 }
 
+// target is where a format is written; kind stands in the help for its value.
+type target struct {
+	path *string
+	kind string
+}
+
+func (t *target) String() string {
+	if t.path == nil {
+		return ""
+	}
+	return *t.path
+}
+func (t *target) Set(s string) error { *t.path = s; return nil }
+func (t *target) Type() string       { return t.kind }
+
 func newExport() *cobra.Command {
 	var o exportOptions
 	targets := make([]string, len(exportFormats))
@@ -97,23 +112,23 @@ new one is complete, and left as it was if that fails. FILE is ` + defaultFile +
 --parquet writes DIR/TABLE/RECORDING.parquet for each recording: a query over DIR/TABLE/*.parquet reads all of them
 (docs/reference/tables.md). hbtrace sql runs such a query.
 
-Several files are added up, by --pprof and --folded. With --diff there are two, and what is written is what the second has more
-or less than the first: a profile with negative values as go tool pprof -diff_base makes it, folded stacks with two numbers
-a line, or a flame graph in which red grew and blue shrank. hbtrace report --diff shows it as tables.`,
+--pprof and --folded add up several recordings. --diff compares two: --pprof writes a profile with negative values, as
+go tool pprof -diff_base does; --folded writes two numbers on each line; --flame-svg paints red what grew and blue what
+shrank. hbtrace report --diff prints the comparison as tables.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	var names []string
 	for i, f := range exportFormats {
-		kind := "file"
+		kind := "FILE"
 		if f.into != nil {
-			kind = "dir"
+			kind = "DIR"
 		}
-		c.Flags().StringVar(&targets[i], f.flag, "", f.help+" (`"+kind+"`)")
+		c.Flags().Var(&target{&targets[i], kind}, f.flag, f.help)
 		names = append(names, "--"+f.flag)
 	}
 	c.Flags().StringVar(&o.value, "value", "", "value to plot in --folded and --flame-svg (default cpu, where it was recorded): "+values)
 	c.Flags().BoolVar(&o.noSource, "no-source", false, "leave source lines out of --html")
-	diff := c.Flags().Bool("diff", false, "what the second of two files has more than the first")
+	diff := c.Flags().Bool("diff", false, "compare two recordings: write what the second has more than the first")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			args = []string{fileArgument(args)}

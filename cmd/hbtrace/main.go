@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -84,6 +85,27 @@ func plainly(err error) string {
 	return fmt.Sprintf("%s %s: %s", name, value.GetValue(), why)
 }
 
+// groups are the headings under which help lists commands, in this order.
+var groups = []struct{ id, title, commands string }{
+	{"record", "Record:", "run attach detach preload doctor"},
+	{"read", "Read a recording:", "report view export sql symbolize"},
+	{"live", "While a program is recorded:", "top ps dump recover push"},
+	{"other", "Other:", "completion help man version"},
+}
+
+func group(root *cobra.Command) {
+	root.SetHelpCommandGroupID("other")
+	root.SetCompletionCommandGroupID("other")
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range root.Commands() {
+			if slices.Contains(strings.Fields(g.commands), c.Name()) {
+				c.GroupID = g.id
+			}
+		}
+	}
+}
+
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hbtrace",
@@ -92,6 +114,7 @@ func newRoot() *cobra.Command {
 and for how long, who held the lock and who released it, and what they allocated.
 
   hbtrace run ./app args…      records, and writes hbtrace.hbt, hbtrace.pb.gz and hbtrace.perfetto-trace
+  hbtrace attach PID           records a running process
   hbtrace report               prints the summary of hbtrace.hbt; --locks, --cpu, --blocked, --alloc print more
   hbtrace view                 opens hbtrace.hbt in a browser`,
 		Version:       version(),
@@ -130,6 +153,7 @@ and for how long, who held the lock and who released it, and what they allocated
 		newVersion(),
 		newMan(),
 	)
+	group(root)
 	flagError := root.FlagErrorFunc()
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misspelt(cmd, flagError(cmd, err)) })
 	addPID(root, root)

@@ -30,14 +30,14 @@ func newTop() *cobra.Command {
 	o := topOptions{delay: durationFlag{value: time.Second}}
 	c := &cobra.Command{
 		Use:   "top [flags] [PID|FILE]",
-		Short: "What the threads of a program that is being recorded are doing now",
-		Long: `top shows what each thread of a recording that runs is doing now: where it runs or what it waits for, since when, who has
-the lock that it waits for and what that one does meanwhile. It asks the recorder; the program takes no part in it.
-PID is that of a recorded process or of its hbtrace run, FILE what that writes; without either it is the only recording
-that runs.
+		Short: "Show what the threads of a recorded program are doing now",
+		Long: `top shows what each thread of a program that is being recorded is doing now: the function that runs, or what the thread
+waits for and since when, which thread holds the lock, and what the holder is doing. It asks the recorder. The program is not stopped.
 
-The stack of a thread that sleeps in a wrapped call is the one that it went to sleep with, or, where its entry was not
-sampled, the caller alone. That of any other thread is its newest sample, as old as the table says.`,
+PID is a recorded process or its hbtrace run; FILE is the recording being written. Neither is needed where only one recorder runs.
+
+A thread that is blocked in a recorded call is shown with the stack that it entered the call with. If no stack was taken there, only the caller is
+shown. Any other thread is shown with its newest sample; the table prints the sample's age.`,
 		Example: `  hbtrace run ./server &
   hbtrace top                    # until Ctrl-C
   hbtrace top -n 1 --stacks      # once, with whole stacks`,
@@ -51,10 +51,10 @@ sampled, the caller alone. That of any other thread is its newest sample, as old
 		},
 	}
 	f := c.Flags()
-	f.IntVarP(&o.times, "times", "n", 0, "show it so many times and end (default: until Ctrl-C on a terminal, else once)")
-	f.VarP(&o.delay, "delay", "d", "between two looks (1, 500ms)")
-	f.BoolVar(&o.json, "json", false, "write JSON, one line a look, with nothing left out")
-	f.BoolVar(&o.stacks, "stacks", false, "whole stacks")
+	f.IntVarP(&o.times, "times", "n", 0, "number of refreshes (default: until Ctrl-C on a terminal, else 1)")
+	f.VarP(&o.delay, "delay", "d", "refresh interval (1, 500ms)")
+	f.BoolVar(&o.json, "json", false, "print JSON, complete, one line for each refresh")
+	f.BoolVar(&o.stacks, "stacks", false, "print whole stacks")
 	return c
 }
 

@@ -19,7 +19,7 @@ func newVersion() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "version",
-		Short: "The version of hbtrace and of the agent inside it",
+		Short: "Print the version of hbtrace and of its agent",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {

@@ -30,7 +30,7 @@ func newView() *cobra.Command {
 	var o viewOptions
 	c := &cobra.Command{
 		Use:   "view [flags] [FILE]",
-		Short: "A recording in the browser",
+		Short: "Show a recording in a browser",
 		Long: `view shows a recording as a page: what each thread did over time, flame graphs, who blocked whom, where slow requests
 went, and how far to trust it. The page is served on loopback, to anyone who has the printed URL; it loads
 nothing from anywhere else. Ctrl-C ends it. FILE is ` + defaultFile + ` unless it is named.

@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hbtrace/hbtrace/analysis/blame"
@@ -18,23 +19,37 @@ const (
 	chainWorth = 0.005 // of the recording's time: waits
 	lockFirst  = 0.05  // of the recording's time: waits for locks, which come before longer waits for work
 	allocWorth = 0.05  // of the CPU time
+	someCPU    = 0.1   // of the recording's time: CPU time, where waits came to less
 )
 
-// causes are the heaviest chains: those of locks first, since somebody holds a lock, and a wait for a condition may be an idle thread.
+// causes are the heaviest chains: those of locks first, since somebody holds a lock, and a wait for a condition may be an idle thread; and
+// last those that ended by their time-outs, which are idle threads' most of the time.
 func (f *facts) causes() []*chainGroup {
 	groups := f.chainGroups(func(*blame.Chain) bool { return true })
 	worth := func(g *chainGroup, share float64) bool { return float64(g.total) >= share*float64(f.duration()) }
-	var locks, others []*chainGroup
+	var locks, others, idle []*chainGroup
 	for _, g := range groups {
 		switch {
 		case !worth(g, chainWorth):
 		case g.Lock && worth(g, lockFirst):
 			locks = append(locks, g)
+		case g.End == blame.TimedOut:
+			idle = append(idle, g)
 		default:
 			others = append(others, g)
 		}
 	}
-	return append(locks, others...)
+	return slices.Concat(locks, others, idle)
+}
+
+// causeTime is the time waited in causes that did not end by time-outs.
+func (f *facts) causeTime() (ns int64) {
+	for _, g := range f.causes() {
+		if g.End != blame.TimedOut {
+			ns += g.total
+		}
+	}
+	return ns
 }
 
 // allocators are the functions that programs allocate and free through.
@@ -129,7 +144,7 @@ func (f *facts) next(recording string) string {
 		view = "report --locks"
 	case (len(causes) == 0 || cpu >= 0.2*whole) && float64(alloc) >= 0.15*cpu && alloc > 0:
 		view = "report --alloc --stacks"
-	case cpu >= 0.5*whole:
+	case cpu >= 0.5*whole, cpu >= someCPU*whole && cpu >= float64(f.causeTime()):
 		view = "report --tree"
 	case len(f.blocks) > 0:
 		view = "report --blocked --stacks"

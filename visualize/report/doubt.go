@@ -305,7 +305,42 @@ func (f *facts) unseen() []string {
 	if sum.AllocTableFull > 0 {
 		c[len(c)-1] += " beyond the table of live ones"
 	}
-	return append(c, s.Notes...)
+	return append(c, together(s.Notes)...)
+}
+
+// together makes one note of those that say the same of several modules.
+func together(notes []string) []string {
+	type module struct{ path, why string }
+	parse := func(note string) (module, bool) {
+		rest, ok := strings.CutPrefix(note, "module ")
+		path, why, cut := strings.Cut(rest, ": ")
+		return module{path, why}, ok && cut
+	}
+	by := map[string][]string{}
+	for _, n := range notes {
+		if m, ok := parse(n); ok {
+			by[m.why] = append(by[m.why], filepath.Base(m.path))
+		}
+	}
+	const most = 4
+	several := strings.NewReplacer(" it ", " them ", " its ", " their ", "package", "packages")
+	var out []string
+	for _, n := range notes {
+		m, ok := parse(n)
+		names := by[m.why]
+		switch {
+		case !ok || len(names) == 1:
+			out = append(out, n)
+		case len(names) > most:
+			out = append(out, fmt.Sprintf("modules %s and %d more: %s", strings.Join(names[:most], ", "), len(names)-most, several.Replace(m.why)))
+		case len(names) > 1:
+			out = append(out, fmt.Sprintf("modules %s: %s", strings.Join(names, ", "), several.Replace(m.why)))
+		}
+		if ok && len(names) > 1 {
+			by[m.why] = nil // said
+		}
+	}
+	return out
 }
 
 // process names a process for a sentence.

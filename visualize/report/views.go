@@ -15,7 +15,17 @@ import (
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/visualize/number"
 	"github.com/hbtrace/hbtrace/visualize/terminal"
+	"golang.org/x/sys/unix"
 )
+
+// killedBy says which signal ended the program.
+func killedBy(signal int) string {
+	text := fmt.Sprintf("killed by signal %d", signal)
+	if name := unix.SignalName(unix.Signal(signal)); name != "" {
+		text += " (" + name + ")"
+	}
+	return text
+}
 
 // head is the first lines of every view: what ran, how long, how it ended and what it used.
 func (f *facts) head(o Options) []string {
@@ -26,7 +36,7 @@ func (f *facts) head(o Options) []string {
 	first := []string{"ran " + inline(duration(f.duration()))}
 	switch {
 	case f.meta.ExitSignal != 0:
-		first = append(first, fmt.Sprintf("killed by signal %d", f.meta.ExitSignal))
+		first = append(first, killedBy(f.meta.ExitSignal))
 	case f.meta.ExitStatus >= 0:
 		first = append(first, fmt.Sprintf("exit status %d", f.meta.ExitStatus))
 	}
