@@ -153,6 +153,7 @@ type Process struct {
 type ProcDoubt struct {
 	Lost, SignalsForeign, SignalsStray, WalksRefused, AllocTableFull, HooksUnresolved, BootAllocs, ModulesLost uint64
 	SmallStacks                                                                                                uint64 // alternate signal stacks without room for our handler
+	CodesUnnamed, PythonCut                                                                                    uint64 // frames of Python without a name; stacks of Python that end in memory that holds no frame
 	SyncOnly, MutexOpaque, HandlerChained                                                                      bool
 	Disabled                                                                                                   string // why the agent stopped recording; "" = it did not
 }

@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/hbtrace/hbtrace/internal/testprog"
+	"github.com/hbtrace/hbtrace/segment"
 	"github.com/hbtrace/hbtrace/trace"
 )
 
@@ -124,4 +126,49 @@ func told3(frames []pyFrame) string {
 		fmt.Fprintf(&s, "  %s %s:%d\n", f.function, f.file, f.line)
 	}
 	return s.String()
+}
+
+// TestFakePython records a program that looks like an interpreter and keeps nonsense where frames should be. It must come to its
+// end, and what was recorded must make sense.
+func TestFakePython(t *testing.T) {
+	exe := testprog.BuildFile(t, "testdata/fakepython.c", "-O1", "-rdynamic", "-pthread")
+	s := start(t, testprog.Command{Args: []string{exe}}, "--threshold", "0", "--buffer", "64MB")
+	res := s.finish(t)
+	if res.Code != 0 || !strings.Contains(string(res.Stdout), "all of it") {
+		t.Fatalf("%v", res)
+	}
+	r := s.openTrace(t)
+	if n := r.Stats().Broken; n > 0 {
+		t.Errorf("%d records make no sense", n)
+	}
+	d := r.Processes()[0].Doubt
+	if d.PythonCut == 0 || d.CodesUnnamed == 0 {
+		t.Errorf("%d stacks of Python cut, %d frames unnamed: want some of each", d.PythonCut, d.CodesUnnamed)
+	}
+	names := map[string]int{}
+	deepest := 0
+	if err := r.Events(func(e *trace.Event) error {
+		if e.Stack == 0 {
+			return nil
+		}
+		frames, _ := r.pythonOf(e.Stack)
+		deepest = max(deepest, len(frames))
+		for _, f := range frames {
+			names[f.function]++
+			if len(f.function) > 4<<10 || len(f.file) > 8<<10 || !utf8.ValidString(f.function) || !utf8.ValidString(f.file) {
+				t.Errorf("a name of %d bytes in a file of %d", len(f.function), len(f.file))
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"a_function", "other", strings.Repeat("x", 512) + "…", "\uFFFDa\uFFFD\n\x1b", "\uFFFD\uFFFDb\uFFFD", "ÿþ\u0080"} {
+		if names[want] == 0 {
+			t.Errorf("no frame of %q", want)
+		}
+	}
+	if deepest < 190 || deepest > segment.PyFrames {
+		t.Errorf("the deepest stack has %d frames of Python", deepest)
+	}
 }

@@ -173,6 +173,8 @@ func describe(p *trace.Process) aboutProc {
 	say(d.SyncOnly, "no CPU samples: the program keeps the sampling signal for itself")
 	say(d.MutexOpaque, "mutex owners are not known: the C library's mutexes are laid out in another way")
 	say(d.HandlerChained, "the program has a handler of its own for the sampling signal: CPU samples are taken at its next call and lean towards calls; record with --signal rtmin+10")
+	say(d.CodesUnnamed > 0, "some frames of Python have no name")
+	say(d.PythonCut > 0, "some stacks of Python are cut where the interpreter's memory made no sense")
 	say(d.SmallStacks > 0, "alternate signal stacks are too small for the sampling signal: their threads are sampled at their calls only")
 	say(d.HooksUnresolved > 0, "some functions could not be hooked")
 	say(d.ModulesLost > 0, "some loaded modules are not known")

@@ -266,6 +266,8 @@ func (f *facts) unseen() []string {
 		sum.ModulesLost += d.ModulesLost
 		sum.HooksUnresolved += d.HooksUnresolved
 		sum.SmallStacks += d.SmallStacks
+		sum.CodesUnnamed += d.CodesUnnamed
+		sum.PythonCut += d.PythonCut
 	}
 	var reasons []string
 	for r := range why {
@@ -287,6 +289,12 @@ func (f *facts) unseen() []string {
 	}
 	if sum.SmallStacks > 0 {
 		c = append(c, number.Plural(sum.SmallStacks, "alternate signal stack")+" too small for the sampling signal: their threads are sampled at their calls only")
+	}
+	if sum.CodesUnnamed > 0 {
+		c = append(c, number.Plural(sum.CodesUnnamed, "frame")+" of Python whose function could not be named")
+	}
+	if sum.PythonCut > 0 {
+		c = append(c, number.Plural(sum.PythonCut, "stack")+" of Python cut where the interpreter's memory made no sense")
 	}
 	if opaque > 0 {
 		c = append(c, number.Plural(uint64(opaque), "process")+" whose mutexes have an unknown layout")
