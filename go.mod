@@ -21,7 +21,10 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-require github.com/expr-lang/expr v1.17.8
+require (
+	github.com/expr-lang/expr v1.17.8
+	golang.org/x/exp v0.0.0-20260727155853-b88d891fe743
+)
 
 require (
 	github.com/andybalholm/brotli v1.1.1 // indirect

@@ -147,7 +147,7 @@ and for how long, who held the lock and who released it, and what they allocated
 		newSQL(),
 		newDump(),
 		newPs(),
-		newRecover(), newSymbolize(),
+		newRecover(), newSymbolize(), newImport(),
 		newPush(),
 		newDoctor(),
 		newVersion(),

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hbtrace/hbtrace/exectrace"
 	"github.com/hbtrace/hbtrace/symbols"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/tracefile"
@@ -54,6 +55,8 @@ func openRecording(path string) (*recording, error) {
 		return nil, fmt.Errorf("%s: %w", path, bare(err))
 	case st.Mode().IsRegular() && st.Size() == 0:
 		return nil, fmt.Errorf("%s: the file is empty: nothing was recorded into it", path)
+	case exectrace.Is(path):
+		return nil, fmt.Errorf("%s is a Go execution trace: make a recording of it with hbtrace import %s", path, shellWord(path))
 	}
 	reader, err := tracefile.Open(path)
 	if err != nil {

@@ -190,6 +190,7 @@ func (f *runFlags) run(cmd *cobra.Command, command []string) error {
 			return err
 		}
 	}
+	began := time.Now()
 	res, failed := collector.Record(context.Background(), o)
 	line.clear()
 	if res == nil {
@@ -214,6 +215,11 @@ func (f *runFlags) run(cmd *cobra.Command, command []string) error {
 	}
 	if failed != nil {
 		return failed
+	}
+	if !f.quiet {
+		for _, path := range executionTraces(command, began) {
+			fmt.Fprintf(stderr, "hbtrace: %s is a Go execution trace: hbtrace import %s\n", path, shellWord(path))
+		}
 	}
 	return programStatus(res)
 }

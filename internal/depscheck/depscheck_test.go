@@ -32,7 +32,7 @@ var layers = [][]string{
 	{"live", "doctor"},                  // what threads do now; what a machine allows
 	{"flight", "trigger"},               // the newest history; what asks for it
 	{"collector/assemble"},              // records to events
-	{"collector"},                       // all of recording
+	{"collector", "exectrace"},          // all of recording; what the Go runtime recorded itself
 	{"analysis/names", "analysis/feed", "analysis/stored", "analysis/nest"}, // what a recording means: names of functions,
 	{"analysis/frames"},                        // of frames,
 	{"analysis/spans", "analysis/weigh"},       // calls, weighted stacks,
