@@ -50,6 +50,9 @@ func (t *Table) CulpritFrame(stack trace.StackID, hook string) At {
 			if fr.Mark || fr.Name == hook {
 				continue
 			}
+			if leaf.ID == 0 && recorder(t.Module(fr.Module)) {
+				return At{} // the end of a thread: no function of the program made the call
+			}
 			if leaf.ID == 0 {
 				leaf = set[j]
 			}
@@ -73,6 +76,15 @@ var (
 		"runtime.", "sync.(*", "internal/sync.", "internal/poll.", "internal/runtime/", // Go's
 	}
 )
+
+// recorder tells whether a module is hbtrace's own, which is loaded into the program: agent-ARCHITECTURE.so.
+func recorder(m *trace.Module) bool {
+	if m == nil {
+		return false
+	}
+	dir, base := filepath.Split(m.Path)
+	return strings.HasPrefix(base, "agent-") && strings.HasPrefix(filepath.Base(dir), "hbtrace-")
+}
 
 // plumbing tells whether a function is of a run-time library, and remembers it.
 func (t *Table) plumbing(id ID) bool {

@@ -164,3 +164,19 @@ func TestProgramWithTitle(t *testing.T) {
 		t.Errorf("%s, want redis-server+0x40", got)
 	}
 }
+
+// TestEndOfThread: the end of a thread is recorded from the agent's own function, which is not the program's: the place is the call.
+func TestEndOfThread(t *testing.T) {
+	b := tracetest.New()
+	b.AddModule(trace.Module{Path: "/run/hbtrace/hbtrace-0-92a78cfcfb7357b5/agent-x86_64.so", Lo: 0x7f0000000000, Hi: 0x7f0040000000})
+	b.AddModule(trace.Module{Path: "/lib/libc.so.6", Lo: 0x7e0000000000, Hi: 0x7e0040000000})
+	end := b.Stack("libc.so.6!start_thread", "libc.so.6!__nptl_deallocate_tsd", "agent-x86_64.so!hb_end_round")
+	called := b.Stack("main", "agent-x86_64.so!hb_end_round", "work")
+	tab := New(b.Source())
+	if got := tab.Culprit(end, "pthread_exit"); got != "pthread_exit" {
+		t.Errorf("a thread ends in %q, want pthread_exit", got)
+	}
+	if got := tab.Culprit(called, "read"); got != "work" {
+		t.Errorf("the call is in %q, want work", got)
+	}
+}
