@@ -233,18 +233,21 @@ func testHeaviestFirst(t *testing.T, b *chromium.Browser) {
 	}
 }
 
-// testNoBlankLanes: a lane is opened when its calls are there, not before: rows without calls would say that there are none.
+// testNoBlankLanes: lanes are drawn before it is known what is in them, without the pattern of unknown time. A lane is opened when its calls are
+// there, not before: rows without calls would say that there are none.
 func testNoBlankLanes(t *testing.T, b *chromium.Browser) {
 	m := read(t, synthetic.New(20_000, 6))
 	s, err := Listen(m, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, held := make(chan struct{}, 100), make(chan struct{})
+	lanes, calls := make(chan struct{}), make(chan struct{})
 	s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/calls") {
-			asked <- struct{}{}
-			<-held
+		switch filepath.Base(r.URL.Path) {
+		case "lanes":
+			<-lanes
+		case "calls":
+			<-calls
 		}
 		s.ServeHTTP(w, r)
 	})
@@ -256,22 +259,29 @@ func testNoBlankLanes(t *testing.T, b *chromium.Browser) {
 		<-done
 	}()
 	p := b.Open(t, s.URL(), 1400, 900, 1)
-	<-asked
-	const painted = `(() => {
+	pixels := func(colour string) string {
+		return fmt.Sprintf(`(() => {
     const c = document.querySelector(".timeline .scroller canvas");
     const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
-    const rgb = getComputedStyle(document.documentElement).getPropertyValue("--s3").trim().match(/[0-9a-f]{2}/gi).map((x) => parseInt(x, 16));
+    const rgb = getComputedStyle(document.documentElement).getPropertyValue("--%s").trim().match(/[0-9a-f]{2}/gi).map((x) => parseInt(x, 16));
     let n = 0;
     for (let i = 0; i < data.length; i += 4) if (rgb.every((x, k) => data[i + k] === x)) n++;
-    return n > 20;
-  })()`
-	p.Await(painted) // lanes are there
+    return n;
+  })()`, colour)
+	}
+	p.Await("globalThis.hbtrace && " + pixels("lane") + " > 5000")
+	var n int
+	if p.Eval(pixels("hatch"), &n); n > 0 {
+		t.Errorf("%d pixels say that time is unknown which was not asked for", n)
+	}
+	close(lanes)
+	p.Await(pixels("s3") + " > 20") // waits for locks are there
 	var opened string
 	p.Eval(`document.querySelector(".timeline").dataset.opened`, &opened)
 	if opened != "0" {
 		t.Errorf("%s lanes are open without calls", opened)
 	}
-	close(held)
+	close(calls)
 	p.Await(`Number(document.querySelector(".timeline").dataset.opened) > 0`)
 	noProblems(t, p, "opening")
 }

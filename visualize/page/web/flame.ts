@@ -247,7 +247,7 @@ export class Flame implements View {
     const top = this.scroller.scrollTop;
     if (this.root && this.root.total === 0) {
       g.fillStyle = ink("soft");
-      g.fillText("Nothing of this kind was recorded in the selection.", 16, 30);
+      g.fillText(this.value === "inuse" || this.value === "live" ? "Nothing that was allocated in the selection was still in use at its end." : "Nothing of this kind was recorded in the selection.", 16, 30);
     }
     let found = 0;
     let under: Box | null = null;

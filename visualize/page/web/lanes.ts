@@ -72,8 +72,11 @@ export class Strips {
     g.drawImage(this.canvas, (a - p.from) * per, i * this.height, (b - a) * per, this.height, x + (a - from) * on, y, (b - a) * on, stripHeight);
   }
 
-  /** begin makes room for n strips of `width` device pixels. */
-  begin(width: number, n: number, density: number): void {
+  /**
+   * begin makes room for n strips of `width` device pixels. While a recording is being read, time without pieces may only not have been read yet:
+   * it has no pattern then.
+   */
+  begin(width: number, n: number, density: number, reading: boolean): void {
     const height = Math.round(stripHeight * density);
     if (this.canvas.width !== width || this.canvas.height !== height * Math.max(1, n) || !this.image) {
       this.canvas.width = Math.max(1, width);
@@ -87,15 +90,15 @@ export class Strips {
     this.height = height;
     this.density = density;
     this.colours = looks.map((l) => pack(l.fill));
-    this.unknown = [pack(ink("hatch")), pack(ink("lane"))];
+    this.unknown = [pack(ink(reading ? "lane" : "hatch")), pack(ink("lane"))];
   }
 
-  /** paint fills strip `at` with rows [a, b) of a thread that lived from start to end; time [from, to) is the strip's width. */
-  paint(at: number, rows: Rows, a: number, b: number, from: number, to: number, start: number, end: number): void {
+  /** paint fills strip `at` with rows [a, b) of a thread that lived from start to end; time [from, to) is the strip's width. Null: none are there yet. */
+  paint(at: number, rows: Rows | null, a: number, b: number, from: number, to: number, start: number, end: number): void {
     const { width, height, share, pixels } = this;
     share.fill(0);
     const per = width / (to - from);
-    for (let i = a; i < b; i++) {
+    for (let i = a; rows && i < b; i++) {
       const x0 = Math.max(0, (rows.start[i] - from) * per);
       const x1 = Math.min(width, (rows.start[i] + rows.value[i] - from) * per);
       if (x1 <= x0) continue;

@@ -250,11 +250,11 @@ export class Timeline implements View, Plot {
     const which = `${plot * d}|${lanes.map((l) => l.thread).join(".")}`;
     const stale = !this.strips.serves(from, to, this.rows, which, this.moving);
     if (stale) {
-      this.strips.begin(Math.round(plot * d), lanes.length, d);
+      this.strips.begin(Math.round(plot * d), lanes.length, d, !this.rows || !this.app.store.about.done);
       lanes.forEach((l, i) => {
         const r = this.rowsOf.get(l.thread) ?? [0, 0];
         const t = this.app.store.about.threads[l.thread];
-        if (this.rows) this.strips.paint(i, this.rows, r[0], r[1], from, to, t.start, t.end);
+        this.strips.paint(i, this.rows, r[0], r[1], from, to, t.start, t.end);
       });
       this.strips.done(from, to, this.rows, which);
     }
