@@ -28,7 +28,8 @@
 __attribute__((constructor(101))) static void hb_constructor(void) {
   hb_resolve_all();
   const char *session = hb_env(HB_ENV_SESSION);
-  if (!session) return;
+  const char *added = session ? NULL : hb_env(HB_ENV_ADDED);
+  if (!session && !added) return;
   struct hb_auxv a = hb_read_auxv();
   struct hb_timespec ts = {0, 0};
   hb_vdso_base = a.vdso;
@@ -37,7 +38,9 @@ __attribute__((constructor(101))) static void hb_constructor(void) {
   hb_counter_check();
   if (clock && !hb_counter_off && clock(HB_CLOCK_MONOTONIC, &ts) == 0 && ts.sec > 0) hb_vdso_clock = clock;
   hb_main_stack(a.random);
-  hb_attach(session);
+  hb_given_remember(added ? added : session);
+  hb_attach(session ? session : hb_given.session + sizeof HB_ENV_ADDED - 1);
+  if (hb_env(HB_ENV_ADDED)) hb_environ_restore(a.first); /* now that the recorder sees us inside: it reads our environment */
   hb_end_prepare();
 }
 

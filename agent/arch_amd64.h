@@ -14,7 +14,7 @@
 /* system call numbers, arch/x86/entry/syscalls/syscall_64.tbl */
 enum {
   HB_SYS_read = 0, HB_SYS_write = 1, HB_SYS_open = 2, HB_SYS_close = 3, HB_SYS_fstat = 5, HB_SYS_mmap = 9, HB_SYS_munmap = 11,
-  HB_SYS_rt_sigaction = 13, HB_SYS_rt_sigprocmask = 14, HB_SYS_sched_yield = 24, HB_SYS_madvise = 28, HB_SYS_getpid = 39,
+  HB_SYS_rt_sigaction = 13, HB_SYS_rt_sigprocmask = 14, HB_SYS_sched_yield = 24, HB_SYS_madvise = 28, HB_SYS_getpid = 39, HB_SYS_getuid = 102, HB_SYS_geteuid = 107,
   HB_SYS_socket = 41, HB_SYS_connect = 42, HB_SYS_sendto = 44, HB_SYS_recvmsg = 47, HB_SYS_getsockname = 51, HB_SYS_getpeername = 52, HB_SYS_setsockopt = 54, HB_SYS_getsockopt = 55,
   HB_SYS_execve = 59, HB_SYS_kill = 62, HB_SYS_fcntl = 72,
   HB_SYS_readlink = 89, HB_SYS_getrusage = 98, HB_SYS_getppid = 110, HB_SYS_rt_sigtimedwait = 128, HB_SYS_rt_sigqueueinfo = 129,

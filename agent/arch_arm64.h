@@ -17,7 +17,7 @@ enum {
   HB_SYS_io_getevents = 4, HB_SYS_fcntl = 25, HB_SYS_openat = 56, HB_SYS_close = 57, HB_SYS_read = 63, HB_SYS_write = 64, HB_SYS_readlinkat = 78,
   HB_SYS_fstat = 80, HB_SYS_exit_group = 94, HB_SYS_futex = 98, HB_SYS_clock_gettime = 113, HB_SYS_sched_yield = 124,
   HB_SYS_kill = 129, HB_SYS_sigaltstack = 132, HB_SYS_rt_sigaction = 134, HB_SYS_rt_sigprocmask = 135, HB_SYS_rt_sigtimedwait = 137, HB_SYS_rt_sigqueueinfo = 138,
-  HB_SYS_getrusage = 165, HB_SYS_prctl = 167, HB_SYS_getpid = 172, HB_SYS_getppid = 173, HB_SYS_gettid = 178, HB_SYS_socket = 198,
+  HB_SYS_getrusage = 165, HB_SYS_prctl = 167, HB_SYS_getpid = 172, HB_SYS_getuid = 174, HB_SYS_geteuid = 175, HB_SYS_getppid = 173, HB_SYS_gettid = 178, HB_SYS_socket = 198,
   HB_SYS_connect = 203, HB_SYS_getsockname = 204, HB_SYS_getpeername = 205, HB_SYS_sendto = 206, HB_SYS_setsockopt = 208, HB_SYS_getsockopt = 209,
   HB_SYS_recvmsg = 212, HB_SYS_munmap = 215, HB_SYS_execve = 221, HB_SYS_mmap = 222, HB_SYS_madvise = 233, HB_SYS_rt_tgsigqueueinfo = 240,
   HB_SYS_prlimit64 = 261, HB_SYS_seccomp = 277, HB_SYS_execveat = 281, HB_SYS_io_uring_enter = 426,

@@ -8,31 +8,20 @@
 #include "hooks/exec.h"
 #include "hooks/life.h"
 
-#define HB_ENV_SESSION "HBTRACE_SESSION="
-
-static const char *hb_env(const char *key) {
-  size_t n = hb_strlen(key);
-  if (!&environ || !environ) return NULL;
-  for (char **e = environ; *e; e++) {
-    size_t i = 0;
-    while (i < n && (*e)[i] == key[i]) i++;
-    if (i == n) return *e + n;
-  }
-  return NULL;
-}
-
 /* What the kernel told the process at its start. */
 struct hb_auxv {
   uint64_t vdso, random, signal_frame;
+  uint64_t first[2];
 };
 
 static struct hb_auxv hb_read_auxv(void) {
-  struct hb_auxv a = {0, 0, HB_MIN_SIGNAL_STACK};
+  struct hb_auxv a = {0, 0, HB_MIN_SIGNAL_STACK, {0, 0}};
   uint64_t v[64];
   long fd = hb_open("/proc/self/auxv", 02000000);
   if (hb_is_err(fd)) return a;
   long n = hb_sys3(HB_SYS_read, fd, v, sizeof v);
   hb_sys1(HB_SYS_close, fd);
+  if (n >= 16) a.first[0] = v[0], a.first[1] = v[1];
   for (long i = 0; i + 1 < n / 8; i += 2) {
     if (v[i] == AT_SYSINFO_EHDR) a.vdso = v[i + 1];
     if (v[i] == AT_RANDOM) a.random = v[i + 1];

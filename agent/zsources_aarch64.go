@@ -24,6 +24,7 @@ var madeARM64 = made{
 		"hooks/call.h",
 		"hooks/cond.h",
 		"hooks/confine.h",
+		"hooks/environ.h",
 		"hooks/exec.h",
 		"hooks/follow.h",
 		"hooks/handoff.h",
@@ -60,8 +61,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "0c27a3cb28709f4bb3072fdc5dd42f9e3cfd3a3918b000e85e0a4bccae6d573d",
+	sourcesSHA256: "2ef2068646ea8b08875b85a0fe9c8081eab3c0a4ae7a0d1b9160be84e6afa437",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "6b50522e82f4f240929fd8ea4acebc09d750d664c3c3869c782d6735e21507b8",
+		"agent/hbagent_linux_arm64.so": "16072c8f4718ad0a3728e3d111e69e078639db774f7f05947cf5a893f63e45e8",
 	},
 }

@@ -244,7 +244,7 @@ func (u *unrecorded) judge(pid int, settled bool) string {
 	}
 	session, preload := false, false
 	for v := range bytes.SplitSeq(env, []byte{0}) {
-		session = session || bytes.HasPrefix(v, []byte("HBTRACE_SESSION="))
+		session = session || bytes.HasPrefix(v, []byte("HBTRACE_SESSION=")) || bytes.HasPrefix(v, []byte("HBTRACE_ADDED="))
 		preload = preload || bytes.HasPrefix(v, []byte("LD_PRELOAD=")) && bytes.Contains(v, []byte("/agent-$PLATFORM.so"))
 	}
 	switch {

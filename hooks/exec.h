@@ -1,111 +1,12 @@
-/* exec.h: handing on to another program. LD_PRELOAD goes with the environment, but the agent's file may not be
- * there where the next loader looks (behind chroot, in a mount namespace with another /tmp) or may not be openable
- * (no descriptor left); the loader would say so on the program's stderr. So whoever execs looks first, and where
- * the file cannot be opened our entry is left out of the environment that is handed on: what was in it without us. So it is,
- * without looking, where the program has confined its system calls: whatever it starts would meet the same filter with calls of ours. */
+/* exec.h: handing on to another program: the functions that do, with the environment of environ.h, and the gate before them. */
 #ifndef HB_EXEC_H
 #define HB_EXEC_H
 
 #include <stdarg.h>
 
+#include "hooks/environ.h"
 #include "hooks/follow.h"
 #include "hooks/wait.h"
-
-#define HB_ENV_PRELOAD "LD_PRELOAD="
-#define HB_EXEC_VARS 192 /* more are copied to pages of their own */
-#define HB_EXEC_TEXT 1024
-#define HB_O_RDONLY_CLOEXEC 02000000
-#if defined(__aarch64__)
-#define HB_O_DIRECTORY 040000
-#else
-#define HB_O_DIRECTORY 0200000
-#endif
-
-/* The environment to hand on, where it is not the program's own. */
-struct hb_exec {
-  char *few[HB_EXEC_VARS];
-  char text[HB_EXEC_TEXT]; /* LD_PRELOAD without our entry */
-  void *pages;
-  size_t bytes;
-};
-
-/* The length of our entry at the start of LD_PRELOAD's value, 0 when there is none: the path ends with the name that
- * agent.go gives the file. hook path */
-static size_t hb_preload_entry(const char *value) {
-  static const char name[] = "/agent-$PLATFORM.so";
-  size_t n = 0, k = sizeof name - 1;
-  while (value[n] && value[n] != ':' && value[n] != ' ') n++;
-  if (n < k) return 0;
-  for (size_t i = 0; i < k; i++)
-    if (value[n - k + i] != name[i]) return 0;
-  return n;
-}
-
-/* Is this directory the one that we were loaded from? The path outlives it in the environment of daemons, and where a cleaner
- * of old files has been, somebody else may have made it again. hook path, also in vfork children */
-static int hb_home_is(const char *dir) {
-  struct hb_stat st;
-  if (!hb.home.ino) return 1;
-  long fd = hb_open(dir, HB_O_RDONLY_CLOEXEC | HB_O_DIRECTORY);
-  if (hb_is_err(fd)) return 0;
-  long r = hb_sys2(HB_SYS_fstat, fd, &st);
-  hb_sys1(HB_SYS_close, fd);
-  return !hb_is_err(r) && st.dev == hb.home.dev && st.ino == hb.home.ino &&
-         (st.uid == hb.home.uid || !hb_userns_is(hb.home.userns));
-}
-
-/* hook path, also in vfork children */
-static int hb_out_of_sight(const char *path, size_t n) {
-  char copy[512];
-  if (hb.confined) return 1;
-  if (n >= sizeof copy) return 0;
-  memcpy(copy, path, n);
-  copy[n] = 0;
-  long fd = hb_open(copy, HB_O_RDONLY_CLOEXEC); /* the file has this name too, dollar and all */
-  if (hb_is_err(fd)) return 1;
-  hb_sys1(HB_SYS_close, fd);
-  while (copy[n] != '/') n--; /* the name that it ends with begins so */
-  copy[n] = 0;
-  return !hb_home_is(copy);
-}
-
-static const char *hb_preload_value(const char *var) {
-  size_t k = sizeof HB_ENV_PRELOAD - 1;
-  for (size_t i = 0; i < k; i++)
-    if (var[i] != HB_ENV_PRELOAD[i]) return NULL;
-  return var + k;
-}
-
-/* The environment to hand on instead of env: env itself, or a copy without our entry in x. hook path, also in vfork
- * children: nothing but x and pages is written (the pages of a child that succeeds are its parent's to keep) */
-static char *const *hb_exec_environ(struct hb_exec *x, char *const *env) {
-  size_t n = 0, at = 0, entry = 0;
-  x->pages = NULL;
-  if (!env) return env;
-  for (; env[n]; n++) {
-    const char *value = entry ? NULL : hb_preload_value(env[n]);
-    if (value && (entry = hb_preload_entry(value)) != 0) at = n;
-  }
-  if (!entry) return env;
-  const char *value = env[at] + sizeof HB_ENV_PRELOAD - 1;
-  if (!hb_out_of_sight(value, entry)) return env;
-  const char *rest = value + entry + (value[entry] ? 1 : 0);
-  size_t k = hb_strlen(rest);
-  if (k + sizeof HB_ENV_PRELOAD > sizeof x->text) return env;
-  memcpy(x->text, HB_ENV_PRELOAD, sizeof HB_ENV_PRELOAD - 1);
-  memcpy(x->text + sizeof HB_ENV_PRELOAD - 1, rest, k + 1);
-  char **out = x->few;
-  if (n >= HB_EXEC_VARS) {
-    x->bytes = (n + 1) * sizeof *out;
-    if (!(x->pages = out = hb_pages(x->bytes))) return env;
-  }
-  size_t j = 0;
-  for (size_t i = 0; i < n; i++)
-    if (i != at) out[j++] = env[i];
-    else if (k) out[j++] = x->text;
-  out[j] = NULL;
-  return out;
-}
 
 #define HB_GATE_LIMIT_NS 2000000000u /* a sampler that takes longer to send one signal is dead, or stopped */
 
@@ -148,8 +49,6 @@ static int hb_exec_failed(struct hb_exec *x, int r) {
   if (x->pages) hb_unmap(x->pages, x->bytes);
   return r;
 }
-
-HB_INLINE char *const *hb_own_environ(void) { return &environ ? environ : NULL; }
 
 typedef char *const *hb_strings;
 
@@ -257,20 +156,6 @@ HB_EXECL(execle, execve, va_arg(again, hb_strings))
   }
 HB_SPAWN(posix_spawn, HB_VERSIONED(posix_spawn))
 HB_SPAWN(posix_spawnp, HB_VERSIONED(posix_spawnp))
-
-/* Whatever takes `environ` itself (system, popen, wordexp inside libc) must find it fit to hand on: where our file is out of
- * sight, our entry is cut out of it in place. hook path */
-static void hb_environ_cut(void) {
-  if (!&environ || !environ) return;
-  for (char **e = environ; *e; e++) {
-    char *value = (char *)(uintptr_t)hb_preload_value(*e);
-    size_t n = value ? hb_preload_entry(value) : 0;
-    if (!n || !hb_out_of_sight(value, n)) continue;
-    const char *rest = value + n + (value[n] ? 1 : 0);
-    do *value++ = *rest;
-    while (*rest++);
-  }
-}
 
 HB_EXPORT int chroot(const char *path) {
   typedef int (*fn)(const char *);
