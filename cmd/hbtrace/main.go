@@ -88,18 +88,20 @@ func plainly(err error) string {
 // groups are the headings under which help lists commands, in this order.
 var groups = []struct{ id, title, commands string }{
 	{"record", "Record:", "run attach detach preload doctor"},
-	{"read", "Read a recording:", "report view export sql symbolize"},
+	{"read", "Read a recording:", "report view export import sql symbolize"},
 	{"live", "While a program is recorded:", "top ps dump recover push"},
-	{"other", "Other:", "completion help man version"},
+	{other, "Other:", ""},
 }
 
+const other = "other" // the group of commands that are in no other
+
 func group(root *cobra.Command) {
-	root.SetHelpCommandGroupID("other")
-	root.SetCompletionCommandGroupID("other")
+	root.SetHelpCommandGroupID(other)
+	root.SetCompletionCommandGroupID(other)
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range root.Commands() {
-			if slices.Contains(strings.Fields(g.commands), c.Name()) {
+			if slices.Contains(strings.Fields(g.commands), c.Name()) || g.id == other && c.GroupID == "" {
 				c.GroupID = g.id
 			}
 		}
