@@ -109,7 +109,7 @@ func recordIn(t *testing.T, o Options) (*Result, *tracefile.Reader, string) {
 func allEvents(t *testing.T, r *tracefile.Reader) []trace.Event {
 	t.Helper()
 	var out []trace.Event
-	if err := r.Events(func(e *trace.Event) error { out = append(out, *e); return nil }); err != nil {
+	if err := trace.Events(r, func(e *trace.Event) error { out = append(out, *e); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -529,7 +529,7 @@ func TestRecorderIsKilled(t *testing.T) {
 		}
 		defer r.Close()
 		n := 0
-		return r.Events(func(*trace.Event) error { n++; return nil }) == nil && n > 20
+		return trace.Events(r, func(*trace.Event) error { n++; return nil }) == nil && n > 20
 	})
 	samplers := children(cmd.Process.Pid, sampler.Command)
 	if len(samplers) != 1 {

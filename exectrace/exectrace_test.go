@@ -100,7 +100,7 @@ func TestImport(t *testing.T) {
 		time   hb.Ns
 	}
 	releases, seen := map[at]hb.StackID{}, map[string]bool{}
-	if err := r.Events(func(e *hb.Event) error {
+	if err := hb.Events(r, func(e *hb.Event) error {
 		name := r.Meta().Hooks[e.Hook].Name
 		switch {
 		case e.Kind == hb.KindRelease:

@@ -130,7 +130,7 @@ func killed(t *testing.T, seed uint64) {
 		}
 	}
 	threads, i := r.Threads(), d.Overwritten
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		if e.Flags&trace.FlagOpen != 0 {
 			return nil
 		}

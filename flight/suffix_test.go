@@ -100,7 +100,7 @@ func check(t *testing.T, p *producer, whole []told, all bool) {
 	threads := r.Threads()
 	i, open := 0, map[int]told{}
 	seen := map[int]bool{}
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		got := tell(e, stackOf(r, e.Stack), func(id trace.ThreadID) int { return threads[id-1].TID })
 		if e.Flags&trace.FlagOpen != 0 {
 			open[got.tid] = got

@@ -44,7 +44,7 @@ func metricsRequest(src trace.Source, resource map[string]string) ([]byte, error
 	locking := weigh.NewLocking(m, tab)
 	waits, locks := sums[waitKey]{}, sums[string]{}
 	var cpu, runnable, lost int64
-	err := src.Events(func(e *trace.Event) error {
+	err := trace.Events(src, func(e *trace.Event) error {
 		switch e.Kind {
 		case trace.KindCPU, trace.KindThreadExit:
 			cpu += max(0, e.CPU)

@@ -190,20 +190,11 @@ func (p *Pusher) make(ask bool) error {
 }
 
 // ended is a recording without the intervals that had not ended: a later push has them whole.
-type ended struct{ *tracefile.Reader }
+type ended struct{ trace.Source }
 
-func (s ended) Events(f func(*trace.Event) error) error {
-	return s.Reader.Events(func(e *trace.Event) error {
-		if e.Flags&trace.FlagOpen != 0 {
-			return nil
-		}
-		return f(e)
-	})
-}
-
-// EventBatches implements trace.BatchSource, which the embedded reader would answer with all events.
+// EventBatches implements [trace.Source].
 func (s ended) EventBatches(f func(events []trace.Event, done func()) error) error {
-	return s.Reader.EventBatches(func(events []trace.Event, done func()) error {
+	return s.Source.EventBatches(func(events []trace.Event, done func()) error {
 		kept := events[:0]
 		for i := range events {
 			if events[i].Flags&trace.FlagOpen == 0 {

@@ -390,18 +390,14 @@ type Source interface {
 	Node(StackID) Node
 	// Nodes is the number of nodes: ids run from 1 to Nodes().
 	Nodes() int
-	// Events calls f for every event in stored order. Events of one thread come in the order they
-	// happened; threads interleave roughly by time. The Event is reused between calls.
-	Events(f func(*Event) error) error
+	// EventBatches calls f for every event in stored order, some at a time. Events of one thread come in the order they
+	// happened; threads interleave roughly by time. They are f's until it calls done, once, from any goroutine and also after
+	// it has returned: only then is their memory used again. Nothing more comes while too many are kept. An error of f ends
+	// it and is returned.
+	EventBatches(f func(events []Event, done func()) error) error
 	// Symbols resolves a node's frame, innermost inlined function first; nil when nothing is known.
 	Symbols(StackID) []SymFrame
-}
-
-// BatchSource is a Source that has its events many at a time.
-type BatchSource interface {
-	Source
-	// EventBatches calls f for the events that Events has, in the same order, some at a time. They are f's until it calls
-	// done, once, from any goroutine and also after it has returned: only then is their memory used again. Nothing more
-	// comes while too many are kept. Errors are those of Events; an error of f ends it and is returned.
-	EventBatches(f func(events []Event, done func()) error) error
+	// Summary is what a run stored of its events at its end, for package analysis/stored; nil where nothing was stored, or
+	// where it is not to be trusted.
+	Summary() []byte
 }

@@ -150,7 +150,7 @@ func TestBoundedMemory(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	r := mustOpen(t, path)
 	count := 0
-	if err := r.Events(func(*trace.Event) error { count++; return nil }); err != nil || count != n {
+	if err := trace.Events(r, func(*trace.Event) error { count++; return nil }); err != nil || count != n {
 		t.Fatalf("%d events, %v", count, err)
 	}
 	runtime.ReadMemStats(&after)
@@ -164,7 +164,7 @@ func BenchmarkRead(b *testing.B) {
 	r := mustOpen(b, write(b, sample(n)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := r.Events(func(*trace.Event) error { return nil }); err != nil {
+		if err := trace.Events(r, func(*trace.Event) error { return nil }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -26,7 +26,7 @@ func chunked(t testing.TB) []byte {
 	}
 	id := trace.StackID(0)
 	n := 0
-	err = src.Events(func(e *trace.Event) error {
+	err = trace.Events(src, func(e *trace.Event) error {
 		for ; id < e.Stack; id++ {
 			if err := w.PutNodes(id+1, []trace.Node{src.Node(id + 1)}); err != nil {
 				return err
@@ -59,7 +59,7 @@ func chunked(t testing.TB) []byte {
 
 // use calls everything on a reader and returns the events; it must never panic, and stacks must end.
 func use(r *Reader) (list []trace.Event, err error) {
-	err = r.Events(func(e *trace.Event) error { list = append(list, *e); return nil })
+	err = trace.Events(r, func(e *trace.Event) error { list = append(list, *e); return nil })
 	for _, e := range list {
 		for id, depth := e.Stack, 0; id != 0; id = r.Node(id).Parent {
 			if depth++; depth > r.Nodes()+1 {
@@ -360,7 +360,7 @@ func TestReadingAgain(t *testing.T) {
 	enough := errors.New("enough")
 	for range 3 * workerBatches {
 		n := 0
-		err := r.Events(func(*trace.Event) error {
+		err := trace.Events(r, func(*trace.Event) error {
 			if n++; n < all-last {
 				return nil
 			}
@@ -374,7 +374,7 @@ func TestReadingAgain(t *testing.T) {
 		}
 	}
 	n := 0
-	if err := r.Events(func(*trace.Event) error { n++; return nil }); n != all || err != nil {
+	if err := trace.Events(r, func(*trace.Event) error { n++; return nil }); n != all || err != nil {
 		t.Errorf("%d events, %v; wanted %d", n, err, all)
 	}
 }

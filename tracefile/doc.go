@@ -9,7 +9,7 @@
 //	err = w.Close(&stats)
 //
 //	r, err := tracefile.Open("hbtrace.hbt")
-//	err = r.Events(func(e *trace.Event) error { … })
+//	err = trace.Events(r, func(e *trace.Event) error { … })
 //
 // The file is a log of sections, each with its checksum, so that the death of the recorder or of the machine at
 // any moment costs what was not yet written, and nothing else.

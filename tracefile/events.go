@@ -233,21 +233,8 @@ func (d *decoding) abort() {
 	}
 }
 
-// Events implements [trace.Source]. Of a damaged file it returns a [*CorruptError] after the events in front of
-// the damage.
-func (r *Reader) Events(f func(*trace.Event) error) error {
-	return r.EventBatches(func(events []trace.Event, done func()) error {
-		defer done()
-		for i := range events {
-			if err := f(&events[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// EventBatches implements [trace.BatchSource]. Errors are those of Events. It holds some MiB of events in memory.
+// EventBatches implements [trace.Source]. Of a damaged file it returns a [*CorruptError] after the events in front of the
+// damage. It holds some MiB of events in memory.
 func (r *Reader) EventBatches(f func(events []trace.Event, done func()) error) error {
 	end := len(r.index)
 	var sections []indexEntry

@@ -68,7 +68,7 @@ func copyTo(w *Writer, src trace.Source) error {
 			return err
 		}
 	}
-	if err := src.Events(w.PutEvent); err != nil {
+	if err := trace.Events(src, w.PutEvent); err != nil {
 		return err
 	}
 	for _, m := range src.Modules() {
@@ -90,7 +90,7 @@ func copyTo(w *Writer, src trace.Source) error {
 func events(t testing.TB, s trace.Source) []trace.Event {
 	t.Helper()
 	var list []trace.Event
-	if err := s.Events(func(e *trace.Event) error { list = append(list, *e); return nil }); err != nil {
+	if err := trace.Events(s, func(e *trace.Event) error { list = append(list, *e); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return list

@@ -130,7 +130,7 @@ func TestIDsGivenAgain(t *testing.T) {
 	for pass := range 2 {
 		ids := map[string]trace.StackID{}
 		i := 0
-		err = r.Events(func(e *trace.Event) error {
+		err = trace.Events(r, func(e *trace.Event) error {
 			got := text(r, e.Stack)
 			if got != want[i] {
 				t.Fatalf("pass %d, event %d has stack%s, want%s", pass, i, got, want[i])

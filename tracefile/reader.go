@@ -38,7 +38,7 @@ type Reader struct {
 	asked      map[trace.ModuleID]bool // modules that the symbolizer has been asked for
 }
 
-var _ trace.BatchSource = (*Reader)(nil)
+var _ trace.Source = (*Reader)(nil)
 
 // CorruptError says where a recording is damaged, or cannot be read by this version. What lies in front of Offset
 // was read.

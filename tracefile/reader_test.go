@@ -77,7 +77,7 @@ func TestStopping(t *testing.T) {
 	r := mustOpen(t, write(t, sample(10)))
 	stop := errors.New("enough")
 	n := 0
-	err := r.Events(func(*trace.Event) error {
+	err := trace.Events(r, func(*trace.Event) error {
 		if n++; n == 4 {
 			return stop
 		}

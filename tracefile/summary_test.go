@@ -19,7 +19,7 @@ func TestSummary(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := func(r *Reader) (n int) {
-		if err := r.Events(func(*trace.Event) error { n++; return nil }); err != nil {
+		if err := trace.Events(r, func(*trace.Event) error { n++; return nil }); err != nil {
 			t.Error(err)
 		}
 		return n

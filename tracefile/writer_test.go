@@ -98,7 +98,7 @@ func recordInto(t *testing.T, f *memFile, src trace.Source) (o outcome) {
 		check(w.PutNodes(id, []trace.Node{src.Node(id)}))
 	}
 	n := 0
-	src.Events(func(e *trace.Event) error {
+	trace.Events(src, func(e *trace.Event) error {
 		check(w.PutEvent(e))
 		if n++; n%50 == 0 {
 			check(w.Flush())
@@ -158,7 +158,7 @@ func TestResume(t *testing.T) {
 	}
 	st := r.Stats()
 	n := 0
-	r.Events(func(e *trace.Event) error { n++; return nil })
+	trace.Events(r, func(e *trace.Event) error { n++; return nil })
 	if !st.Complete || len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "1001 events were dropped") || len(r.Threads()) != 2 || n != 1 {
 		t.Errorf("stats %+v, threads %+v", st, r.Threads())
 	}

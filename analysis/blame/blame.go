@@ -294,7 +294,7 @@ func New(src trace.Source, tab *frames.Table, o Options) *Analyser {
 func Analyse(src trace.Source, tab *frames.Table, o Options) (*Result, error) {
 	a := New(src, tab, o)
 	full, last := errors.New("full"), trace.Ns(0)
-	err := src.Events(func(e *trace.Event) error {
+	err := trace.Events(src, func(e *trace.Event) error {
 		a.Add(e)
 		switch {
 		case a.o.Whole, len(a.line.intervals) < a.o.MaxIntervals:

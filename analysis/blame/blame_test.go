@@ -74,7 +74,7 @@ func (w *world) analyse(t *testing.T) (*Result, []string) {
 	got := text(r, func(id trace.ThreadID) string { return names[id] })
 	// Whatever is recorded, each wait's time is spent exactly once.
 	var waited, spent int64
-	src.Events(func(e *trace.Event) error {
+	trace.Events(src, func(e *trace.Event) error {
 		if e.Kind == trace.KindWait {
 			waited += int64(e.Time - e.Start)
 		}

@@ -14,7 +14,7 @@ import (
 func analysed(t testing.TB, src trace.Source, o Options) (*Result, *Analyser) {
 	t.Helper()
 	a := New(src, frames.New(src), o)
-	if err := src.Events(func(e *trace.Event) error { a.Add(e); return nil }); err != nil {
+	if err := trace.Events(src, func(e *trace.Event) error { a.Add(e); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return a.Finish(), a

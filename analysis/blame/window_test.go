@@ -37,7 +37,7 @@ func TestWindows(t *testing.T) {
 	src := w.Source()
 	a := New(src, frames.New(src), Options{MaxIntervals: 400, Whole: true})
 	rolled := 0
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		before := a.line.forgotten
 		a.Add(e)
 		if a.line.forgotten != before {
@@ -99,7 +99,7 @@ func TestWindowsLongWaits(t *testing.T) {
 		spent += c.Total
 	}
 	var waited int64
-	src.Events(func(e *trace.Event) error {
+	trace.Events(src, func(e *trace.Event) error {
 		if e.Kind == trace.KindWait {
 			waited += int64(e.Time - e.Start)
 		}

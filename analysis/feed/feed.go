@@ -10,12 +10,9 @@ import (
 	"github.com/hbtrace/hbtrace/trace"
 )
 
-const (
-	batchEvents = 512 // 70 KB: fits a core's own cache
-	batches     = 6   // under way at a time
-)
+const batches = 6 // under way at a time
 
-// errStopped ends a source's Events when a consumer has failed.
+// errStopped ends a source's EventBatches when a consumer has failed.
 var errStopped = errors.New("a consumer has failed")
 
 type batch struct {
@@ -25,7 +22,7 @@ type batch struct {
 }
 
 // Events calls every consumer for every event of src, in stored order. Consumers run at the same time as each other and
-// as src.Events, but each is called from one goroutine, and all have returned when Events does. They must not
+// as src.EventBatches, but each is called from one goroutine, and all have returned when Events does. They must not
 // change the event, nor keep a reference to it.
 //
 // A consumer's error ends it all, at some later event, and is returned as it is: that of the first consumer that has one.
@@ -68,7 +65,7 @@ func Batches(src trace.Source, consumers ...func([]trace.Event) error) error {
 			}
 		}()
 	}
-	err := eventBatches(src, func(events []trace.Event, done func()) error {
+	err := src.EventBatches(func(events []trace.Event, done func()) error {
 		b := &batch{events: events, done: done}
 		b.users.Store(int32(len(inputs)))
 		for _, in := range inputs {
@@ -87,39 +84,6 @@ func Batches(src trace.Source, consumers ...func([]trace.Event) error) error {
 		if e != nil {
 			return e
 		}
-	}
-	return err
-}
-
-// eventBatches is [trace.BatchSource.EventBatches] for every source.
-func eventBatches(src trace.Source, f func([]trace.Event, func()) error) error {
-	if s, ok := src.(trace.BatchSource); ok {
-		return s.EventBatches(f)
-	}
-	free := make(chan []trace.Event, batches)
-	for range batches {
-		free <- make([]trace.Event, 0, batchEvents)
-	}
-	events := <-free
-	send := func() error {
-		full := events
-		return f(full, func() { free <- full[:0] })
-	}
-	err := src.Events(func(e *trace.Event) error {
-		if events = append(events, *e); len(events) < batchEvents {
-			return nil
-		}
-		if err := send(); err != nil {
-			return err
-		}
-		events = <-free
-		return nil
-	})
-	if err == errStopped {
-		return err
-	}
-	if stop := send(); stop != nil {
-		return stop
 	}
 	return err
 }

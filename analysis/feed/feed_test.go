@@ -15,7 +15,11 @@ type count struct {
 	err error
 }
 
-func (c count) Events(f func(*trace.Event) error) error {
+func (c count) EventBatches(f func([]trace.Event, func()) error) error {
+	return trace.InBatches(c.each, f)
+}
+
+func (c count) each(f func(*trace.Event) error) error {
 	var e trace.Event
 	for i := range c.n {
 		e = trace.Event{Time: trace.Ns(i)}
@@ -25,6 +29,8 @@ func (c count) Events(f func(*trace.Event) error) error {
 	}
 	return c.err
 }
+
+const batchEvents = 512
 
 func TestEveryConsumerSeesEverything(t *testing.T) {
 	damaged := errors.New("damaged")

@@ -46,7 +46,7 @@ func Follow(src trace.Source) ([]Step, error) {
 	}
 	sums := map[key]*Doing{}
 	freq := int64(1e9) / int64(max(src.Meta().Freq, 1))
-	err := src.Events(func(e *trace.Event) error {
+	err := trace.Events(src, func(e *trace.Event) error {
 		from, to := max(e.Start, d.Start), min(e.Time, d.End)
 		if e.Time <= d.Start || e.Start >= d.End {
 			return nil

@@ -99,7 +99,7 @@ func TestIntervalsStayInside(t *testing.T) {
 		src := b.Source()
 		c := &insideChecker{t: t, seed: seed, got: map[trace.HookID]drawnAt{}}
 		bl := New(src, frames.New(src), c)
-		if err := src.Events(bl.Add); err != nil {
+		if err := trace.Events(src, bl.Add); err != nil {
 			t.Fatal(err)
 		}
 		cov, err := bl.Close()

@@ -116,7 +116,7 @@ func New(src trace.Source, tab *frames.Table, sink Sink, also ...func(*nest.Step
 // Run diffs all of src into sink and returns each thread's coverage.
 func Run(src trace.Source, sink Sink) (map[trace.ThreadID]Coverage, error) {
 	b := New(src, frames.New(src), sink)
-	if err := src.Events(b.Add); err != nil {
+	if err := trace.Events(src, b.Add); err != nil {
 		return nil, err
 	}
 	return b.Close()

@@ -391,7 +391,7 @@ func TestDiff(t *testing.T) {
 			src := b.Source()
 			r := &recorder{t: t, tab: frames.New(src), edge: map[trace.ThreadID]trace.Ns{}, open: map[trace.ThreadID]int{}, in: map[trace.ThreadID][]interval{}}
 			bl := New(src, r.tab, r)
-			if err := src.Events(bl.Add); err != nil {
+			if err := trace.Events(src, bl.Add); err != nil {
 				t.Fatal(err)
 			}
 			cov, err := bl.Close()
@@ -428,7 +428,7 @@ func TestThreadsAreKeptApartAndForgotten(t *testing.T) {
 	src := b.Source()
 	r := &recorder{t: t, tab: frames.New(src), edge: map[trace.ThreadID]trace.Ns{}, open: map[trace.ThreadID]int{}, in: map[trace.ThreadID][]interval{}}
 	bl := New(src, r.tab, r)
-	if err := src.Events(bl.Add); err != nil {
+	if err := trace.Events(src, bl.Add); err != nil {
 		t.Fatal(err)
 	}
 	if bl.live.Len() > 1 {

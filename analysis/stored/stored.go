@@ -45,20 +45,10 @@ func Encode(parts ...Part) []byte {
 	return p
 }
 
-// summarised is a recording that may have parts in it: [tracefile.Reader] is one.
-type summarised interface {
-	// Summary is what was stored, nil where nothing was or where it is not to be trusted.
-	Summary() []byte
-}
-
 // Of finds the parts of a version in src, in the order of numbers; nil stands for those that are not there.
 func Of(src trace.Source, version uint64, numbers ...Number) [][]byte {
 	out := make([][]byte, len(numbers))
-	s, ok := src.(summarised)
-	if !ok {
-		return out
-	}
-	c := Coding{P: s.Summary(), Reading: true}
+	c := Coding{P: src.Summary(), Reading: true}
 	var f uint64
 	if c.Uint(&f); f != format {
 		return out

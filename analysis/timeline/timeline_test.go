@@ -59,7 +59,7 @@ func segmentsOf(t *testing.T, src trace.Source) *log {
 	l := &log{t: t, src: src, of: map[trace.ThreadID][]Segment{}, unplaced: map[trace.ThreadID]int64{}}
 	b := New(src, frames.New(src), l)
 	sampled := map[trace.ThreadID]int64{}
-	err := src.Events(func(e *trace.Event) error {
+	err := trace.Events(src, func(e *trace.Event) error {
 		if e.Kind == trace.KindCPU || e.Kind == trace.KindThreadExit {
 			sampled[e.Thread] += max(0, e.CPU)
 		}

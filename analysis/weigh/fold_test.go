@@ -64,7 +64,7 @@ func TestFewerLabels(t *testing.T) {
 	sizes := map[By]int{}
 	for _, by := range append([]By{all}, fewer...) {
 		c := NewCollector(src, Options{By: by})
-		if err := src.Events(c.Add); err != nil {
+		if err := trace.Events(src, c.Add); err != nil {
 			t.Fatal(err)
 		}
 		rows := len(c.rows)

@@ -130,7 +130,7 @@ func variancesOf(path string) (in map[string]*variances, counted float64, err er
 		at []*variances
 	}
 	live := map[uint64]alive{}
-	err = r.Events(func(e *trace.Event) error {
+	err = trace.Events(r, func(e *trace.Event) error {
 		switch {
 		case e.Kind == trace.KindFree:
 			delete(live, e.Object)

@@ -51,7 +51,7 @@ func inUse(recording, kept string) (sampled, wrong int, err error) {
 	defer r.Close()
 	live := map[uint64]bool{}
 	inProgram := map[trace.StackID]bool{} // under a function of the program's that is counted
-	err = r.Events(func(e *trace.Event) error {
+	err = trace.Events(r, func(e *trace.Event) error {
 		switch {
 		case e.Kind == trace.KindFree:
 			delete(live, e.Object)

@@ -93,7 +93,7 @@ func mainWaits(path string) ([]interval, error) {
 	}
 	hooks := r.Meta().Hooks
 	var out []interval
-	err = r.Events(func(e *trace.Event) error {
+	err = trace.Events(r, func(e *trace.Event) error {
 		if e.Thread == main && (e.Kind == trace.KindWait || e.Kind == trace.KindCall) {
 			out = append(out, interval{what: hooks[e.Hook].Name, from: int64(e.Start), to: int64(e.Time)})
 		}

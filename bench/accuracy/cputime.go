@@ -364,7 +364,7 @@ func sampled(path string) (n int, err error) {
 		return 0, err
 	}
 	defer r.Close()
-	err = r.Events(func(e *trace.Event) error {
+	err = trace.Events(r, func(e *trace.Event) error {
 		if e.Kind == trace.KindCPU {
 			n += int(e.Count)
 		}

@@ -190,7 +190,7 @@ func spansOf(path string, plain bool) (in map[string][]drawn, seen []int64, err 
 	tab := frames.New(src)
 	c := &spanCollector{tab: tab, in: map[string][]drawn{}}
 	builder := spans.New(src, tab, c)
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		if e.Stack != 0 {
 			if e.Count > 1 { // a run: its first stack, its last, and others between
 				seen = append(seen, int64(e.Start))
@@ -229,9 +229,13 @@ type byAddress struct {
 	last map[trace.ThreadID][]trace.StackID
 }
 
-// Events implements [trace.Source].
-func (b *byAddress) Events(f func(*trace.Event) error) error {
-	return b.Source.Events(func(e *trace.Event) error {
+// EventBatches implements [trace.Source].
+func (b *byAddress) EventBatches(f func([]trace.Event, func()) error) error {
+	return trace.InBatches(b.each, f)
+}
+
+func (b *byAddress) each(f func(*trace.Event) error) error {
+	return trace.Events(b.Source, func(e *trace.Event) error {
 		if e.Stack == 0 {
 			return f(e)
 		}

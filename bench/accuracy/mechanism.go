@@ -69,7 +69,7 @@ func (m byMechanism) add(path string) error {
 	}
 	defer r.Close()
 	tab := frames.New(r)
-	return r.Events(func(e *trace.Event) error {
+	return trace.Events(r, func(e *trace.Event) error {
 		if e.Kind != trace.KindCPU {
 			return nil
 		}

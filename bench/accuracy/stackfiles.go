@@ -106,7 +106,7 @@ func samplesByThread(path string) (map[int][]taken, error) {
 		files[m.ID] = fileName(m.Path)
 	}
 	out := map[int][]taken{}
-	err = r.Events(func(e *trace.Event) error {
+	err = trace.Events(r, func(e *trace.Event) error {
 		if e.Kind != trace.KindCPU && e.Kind != trace.KindGap || e.Stack == 0 || r.Node(e.Stack).How != trace.HowExact {
 			return nil
 		}

@@ -175,7 +175,7 @@ func compareSwitches(path string, kernel *account, from int64, locks, calls *sle
 	defer r.Close()
 	names := r.Meta().Hooks
 	of := map[trace.ThreadID][]recordedWait{}
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		if (e.Kind == trace.KindWait || e.Kind == trace.KindCall) && int64(e.Start) >= from {
 			h, _ := hooks.ByID(e.Hook)
 			of[e.Thread] = append(of[e.Thread], recordedWait{interval{what: names[e.Hook].Name, from: int64(e.Start), to: int64(e.Time)}, h.Class.Waits()})

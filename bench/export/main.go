@@ -262,7 +262,7 @@ func tally(path string) (*count, error) {
 	defer src.Close()
 	c := &count{}
 	b := spans.New(src, frames.New(src), c)
-	err = src.Events(func(e *trace.Event) error {
+	err = trace.Events(src, func(e *trace.Event) error {
 		c.events++
 		switch e.Kind {
 		case trace.KindCPU, trace.KindSync, trace.KindEnter, trace.KindGap:

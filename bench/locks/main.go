@@ -186,7 +186,7 @@ func compare(truth, recording string) (*result, error) {
 		at     trace.Ns
 	}
 	holds := map[ended]trace.StackID{} // where a lock had been taken, by who let go when
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		if e.Kind == trace.KindHold {
 			holds[ended{e.Thread, e.Time}] = e.Stack
 		}

@@ -130,7 +130,7 @@ func save(path string, n, rounds int) (int, error) {
 		for id := trace.StackID(1); int(id) <= src.Nodes(); id++ {
 			put(w.PutNodes(id, []trace.Node{src.Node(id)}))
 		}
-		return src.Events(func(e *trace.Event) error {
+		return trace.Events(src, func(e *trace.Event) error {
 			events++
 			return w.PutEvent(e)
 		})

@@ -230,7 +230,7 @@ func saveSource(path string, src trace.Source) error {
 		w.PutSymbols(n.Addr.Module, []uint64{n.Lookup()}, [][]trace.SymFrame{src.Symbols(trace.StackID(id + 1))})
 	}
 	i := 0
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		if i++; i%100 == 0 { // several sections, so that damage to one leaves others
 			if err := w.Flush(); err != nil {
 				return err

@@ -31,7 +31,7 @@ type recording struct {
 	stays bool          // what is made of the events when they have been read takes long, too: the caller that set this clears the line
 }
 
-var _ trace.BatchSource = (*recording)(nil)
+var _ trace.Source = (*recording)(nil)
 
 // readMemory is what a process that reads a recording is to need at most: near it garbage is collected rather than left lying, which
 // may otherwise be as much again as is in use.
@@ -105,20 +105,7 @@ func (r *recording) lookUpSymbols() {
 	r.SetSymbolizer(r.symbols.Resolve)
 }
 
-// Events implements [trace.Source].
-func (r *recording) Events(f func(*trace.Event) error) error {
-	return r.EventBatches(func(events []trace.Event, done func()) error {
-		defer done()
-		for i := range events {
-			if err := f(&events[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// EventBatches implements [trace.BatchSource]. A reading that takes longer than showAfter shows how far it is.
+// EventBatches implements [trace.Source]. A reading that takes longer than showAfter shows how far it is.
 func (r *recording) EventBatches(f func([]trace.Event, func()) error) error {
 	if r.line == nil || r.line.w == nil {
 		return r.unharmed(r.Reader.EventBatches(f))

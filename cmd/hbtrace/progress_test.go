@@ -65,7 +65,7 @@ func TestProgressOfReading(t *testing.T) {
 		src.shows(newProgress(w, false), "reading a.hbt")
 		src.after, src.stays = -1, stays // everything takes longer than that
 		n := uint64(0)
-		if err := src.Events(func(*trace.Event) error { n++; return nil }); err != nil {
+		if err := trace.Events(src, func(*trace.Event) error { n++; return nil }); err != nil {
 			t.Fatal(err)
 		}
 		return n

@@ -126,7 +126,7 @@ func TestAttach(t *testing.T) {
 	takenBack(t, p.PID())
 	compareStates(t, before, stateOf(t, p.PID()))
 	waits, calls, allocs := 0, map[string]int{}, 0
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		switch e.Kind {
 		case trace.KindWait:
 			waits++

@@ -53,7 +53,7 @@ func TestAttachMarks(t *testing.T) {
 		}
 	}
 	calls := map[string]string{}
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		if name := slept[e.Thread]; name != "" && e.Hook != 0 {
 			calls[name] = src.Meta().Hooks[e.Hook].Name
 			if e.Start != a.At || e.Time != src.Meta().EndNs || e.Flags != trace.FlagOpen|trace.FlagNoStack {

@@ -48,7 +48,7 @@ func checkSpan(t *testing.T, r recording, least time.Duration) {
 	t.Helper()
 	var first, last trace.Ns
 	n := 0
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		if n == 0 || e.Start < first {
 			first = e.Start
 		}

@@ -85,7 +85,7 @@ func names(r trace.Source, id trace.StackID) (list []string) {
 func contended(t *testing.T, r trace.Source, waiter, function, owner string) (n int) {
 	t.Helper()
 	threads := r.Threads()
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		if e.Kind == trace.KindWait && threads[e.Thread-1].Name == waiter && e.Owner != 0 && threads[e.Owner-1].Name == owner &&
 			strings.Contains(strings.Join(names(r, e.Stack), " "), function) {
 			n++

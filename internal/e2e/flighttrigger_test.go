@@ -16,7 +16,7 @@ import (
 // find returns the first event that match accepts.
 func find(t *testing.T, r trace.Source, match func(*trace.Event) bool) (found *trace.Event) {
 	t.Helper()
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		if found == nil && match(e) {
 			x := *e
 			found = &x

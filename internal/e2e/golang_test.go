@@ -67,7 +67,7 @@ func (r recording) wantGoWaits(t *testing.T, waits []goWait) {
 	}
 	releases := map[release]trace.StackID{}
 	var all []trace.Event
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		switch e.Kind {
 		case trace.KindRelease:
 			releases[release{e.Thread, e.Time}] = e.Stack
@@ -153,7 +153,7 @@ func TestGoCPU(t *testing.T) {
 	}
 	r := s.open(t)
 	by, in, total := map[trace.ThreadID]int64{}, int64(0), int64(0)
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		if e.Kind != trace.KindCPU && e.Kind != trace.KindThreadExit {
 			return nil
 		}

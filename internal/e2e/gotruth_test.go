@@ -28,7 +28,7 @@ type seenWait struct {
 func goroutineWaits(t *testing.T, r *tracefile.Reader, least time.Duration, from, to trace.Ns) (out []seenWait) {
 	t.Helper()
 	threads := r.Threads()
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		if e.Kind != trace.KindWait && e.Kind != trace.KindCall || !threads[e.Thread-1].Goroutine {
 			return nil
 		}

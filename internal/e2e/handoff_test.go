@@ -42,7 +42,7 @@ func handoffLater(t *testing.T) int {
 		tids[th.ID] = th.TID
 	}
 	reads := map[int][]trace.Event{}
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		if e.Kind == trace.KindCall && r.Meta().Hooks[e.Hook].Name == "read" {
 			reads[tids[e.Thread]] = append(reads[tids[e.Thread]], *e)
 		}
@@ -109,7 +109,7 @@ func TestHandoffReused(t *testing.T) {
 	r := s.openTrace(t)
 	const first, rounds = 100, 40
 	named, unnamed := 0, 0
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		if e.Kind != trace.KindCall || e.Object < first || e.Object >= first+2*rounds {
 			return nil
 		}

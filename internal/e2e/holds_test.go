@@ -24,7 +24,7 @@ func TestHolds(t *testing.T) {
 	}
 	taken := map[ended]string{}
 	var waits []ended
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		switch {
 		case e.Kind == trace.KindHold:
 			for id := e.Stack; id != 0; id = r.Node(id).Parent {

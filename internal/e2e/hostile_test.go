@@ -198,7 +198,7 @@ func TestSilentRecorder(t *testing.T) {
 	s.finish(t)
 	r := s.openTrace(t)
 	after := 0
-	must(r.Events(func(e *trace.Event) error {
+	must(trace.Events(r, func(e *trace.Event) error {
 		if e.Start > silent {
 			after++
 		}

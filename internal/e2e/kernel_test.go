@@ -54,7 +54,7 @@ func TestKernel(t *testing.T) {
 	var waits []trace.Event
 	offs := map[trace.ThreadID][]trace.Event{}
 	kernelFrames := 0
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		switch {
 		case e.Kind == trace.KindWait && r.Meta().Hooks[e.Hook].Name == "pthread_mutex_lock" && e.Time-e.Start >= 1e6:
 			waits = append(waits, *e)

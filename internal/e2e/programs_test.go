@@ -246,7 +246,7 @@ func TestReadyToRun(t *testing.T) {
 	for _, th := range r.Threads() {
 		cpu += time.Duration(max(th.CPU, 0))
 	}
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		if e.Kind == trace.KindUsage {
 			ready += time.Duration(e.Debt)
 		}
@@ -376,7 +376,7 @@ func TestDemo(t *testing.T) {
 	var held []span
 	var waits []trace.Event
 	var cache uint64
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		switch {
 		case names[e.Thread] == "cache-refresher" && e.Kind == trace.KindCall && slices.Contains([]string{"nanosleep", "clock_nanosleep"}, hooks[e.Hook].Name) && e.Time-e.Start < 45_000_000: // the others are wait_for_next_menu's
 			held = append(held, span{e.Start, e.Time})

@@ -28,7 +28,6 @@ import (
 
 	"github.com/hbtrace/hbtrace/internal/testprog"
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/tracefile"
 	"github.com/hbtrace/hbtrace/visualize/pprof"
 )
 
@@ -161,19 +160,17 @@ func addUp(sums map[string]int64, p *profile.Profile) {
 }
 
 // closed is a recording without the intervals that have not ended: a push counts them when they end.
-type closed struct{ *tracefile.Reader }
-
-func (s closed) Events(f func(*trace.Event) error) error {
-	return s.Reader.Events(func(e *trace.Event) error {
-		if e.Flags&trace.FlagOpen != 0 {
-			return nil
-		}
-		return f(e)
-	})
-}
+type closed struct{ trace.Source }
 
 func (s closed) EventBatches(f func([]trace.Event, func()) error) error {
-	return s.Events(func(e *trace.Event) error { return f([]trace.Event{*e}, func() {}) })
+	return trace.InBatches(func(each func(*trace.Event) error) error {
+		return trace.Events(s.Source, func(e *trace.Event) error {
+			if e.Flags&trace.FlagOpen != 0 {
+				return nil
+			}
+			return each(e)
+		})
+	}, f)
 }
 
 // waitFor polls until a condition holds.

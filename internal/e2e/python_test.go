@@ -94,7 +94,7 @@ func TestPythonStacks(t *testing.T) {
 			}
 			var got [][]pyFrame
 			hooks := r.Meta().Hooks
-			if err := r.Events(func(e *trace.Event) error {
+			if err := trace.Events(r, func(e *trace.Event) error {
 				if e.Kind == trace.KindCall && strings.Contains("clock_nanosleep select", hooks[e.Hook].Name) && e.Stack != 0 {
 					frames, loops := r.pythonOf(e.Stack)
 					if len(frames) > 0 && frames[0].function == "nap" {
@@ -147,7 +147,7 @@ func TestFakePython(t *testing.T) {
 	}
 	names := map[string]int{}
 	deepest := 0
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		if e.Stack == 0 {
 			return nil
 		}

@@ -214,7 +214,7 @@ func (r recording) intervals(t *testing.T) map[string]int {
 	t.Helper()
 	n := map[string]int{}
 	hooks := r.Meta().Hooks
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		if e.Kind == trace.KindWait || e.Kind == trace.KindCall {
 			n[hooks[e.Hook].Name]++
 		}

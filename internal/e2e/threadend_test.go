@@ -43,7 +43,7 @@ func TestThreadEnds(t *testing.T) {
 	for _, th := range r.Threads() {
 		threads[th.ID] = th.Proc
 	}
-	if err := r.Events(func(e *trace.Event) error {
+	if err := trace.Events(r, func(e *trace.Event) error {
 		at := place{threads[e.Thread], e.Object}
 		switch e.Kind {
 		case trace.KindAlloc:

@@ -81,8 +81,12 @@ func New(events, threads int) *Source {
 	return s
 }
 
-// Events implements [trace.Source].
-func (s *Source) Events(f func(*trace.Event) error) error {
+// EventBatches implements [trace.Source].
+func (s *Source) EventBatches(f func([]trace.Event, func()) error) error {
+	return trace.InBatches(s.each, f)
+}
+
+func (s *Source) each(f func(*trace.Event) error) error {
 	r := rand.New(rand.NewPCG(3, 4))
 	at := make([]trace.StackID, s.ThreadCount)
 	seen := make([]trace.Ns, s.ThreadCount)
@@ -176,3 +180,6 @@ func (s *Source) Symbols(id trace.StackID) []trace.SymFrame {
 	}
 	return s.symbols[(n.Addr.Off-0x1000)/0x100%funcCount]
 }
+
+// Summary implements [trace.Source].
+func (s *Source) Summary() []byte { return nil }

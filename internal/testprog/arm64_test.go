@@ -187,7 +187,7 @@ func checkArm64(t *testing.T, src *tracefile.Reader) {
 	var allocs, whole, inChild, unwound, napped int
 	var firstWhole, lastOther trace.Ns
 	edges := map[string]int{}
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		th := src.Threads()[e.Thread-1]
 		if th.Proc != program.ID && th.Proc != child.ID {
 			return nil

@@ -85,7 +85,7 @@ func withStacks(t *testing.T, file string) (sampled, threads int) {
 	}
 	defer src.Close()
 	stacks := map[trace.ThreadID]bool{}
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		if e.Stack != 0 {
 			stacks[e.Thread] = true
 		}

@@ -24,7 +24,7 @@ func TestStressChurn(t *testing.T) {
 	// What each thread did and the recording must know of each, but for what it says was lost: one allocation and one free, by
 	// the counters; a sleep of its own; its name and its end.
 	slept := map[trace.ThreadID]int{}
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		if e.Kind == trace.KindCall && src.Meta().Hooks[e.Hook].Name == "usleep" {
 			slept[e.Thread]++
 			if e.Time-e.Start < 200e3 {

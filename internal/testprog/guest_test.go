@@ -26,7 +26,7 @@ func events(t *testing.T, flags []string, args ...string) (list []trace.Event, m
 		t.Fatal(err)
 	}
 	defer src.Close()
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		list = append(list, *e)
 		return nil
 	}); err != nil {

@@ -41,7 +41,7 @@ func TestProgramUsesSignal(t *testing.T) {
 			}
 			// The sender's end comes after the program's first use of the signal, and before work of 120 ms without calls.
 			main, ended, signalled := src.Threads()[0].ID, trace.Ns(-1), 0
-			if err := src.Events(func(e *trace.Event) error {
+			if err := trace.Events(src, func(e *trace.Event) error {
 				if e.Kind == trace.KindThreadExit && ended < 0 {
 					ended = e.Time
 				}

@@ -50,7 +50,7 @@ func TestStressNoEINTR(t *testing.T) {
 	samples := 0
 	hooks := src.Meta().Hooks
 	seen := map[string]int{}
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		switch e.Kind {
 		case trace.KindCPU, trace.KindGap:
 			samples++

@@ -22,7 +22,7 @@ type oddStack struct {
 func recordOddStacks(t *testing.T, program string) map[uint64]oddStack {
 	src := record(t, "-e", "alloc", "--alloc-period", "1", "--", program)
 	at := map[uint64]oddStack{}
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		if e.Kind != trace.KindAlloc || e.Size < 100_000 || e.Size > 100_009 {
 			return nil
 		}

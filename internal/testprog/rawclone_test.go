@@ -16,7 +16,7 @@ func TestTaskOnItsMakersThreadPointer(t *testing.T) {
 		t.Error("nothing was refused to the tasks that have no storage of their own")
 	}
 	slept := 0
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		if src.Threads()[e.Thread-1].Proc != maker.ID {
 			return nil
 		}

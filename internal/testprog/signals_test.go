@@ -39,7 +39,7 @@ func laterThan(getconf string, major, minor int) bool {
 // releases counts the recorded releases by a function.
 func releases(t *testing.T, src *tracefile.Reader, function string) (n int) {
 	t.Helper()
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		if h, _ := hooks.ByID(e.Hook); e.Kind == trace.KindRelease && h.Name == function {
 			n++
 		}

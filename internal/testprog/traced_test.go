@@ -126,7 +126,7 @@ func checkMatters(t *testing.T, b behaviour, src trace.Source) {
 	t.Helper()
 	seen := map[string]bool{}
 	hooks := src.Meta().Hooks
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		if e.Kind == trace.KindWait || e.Kind == trace.KindCall {
 			seen[hooks[e.Hook].Name] = true
 		}
@@ -163,7 +163,7 @@ func TestIntervalsLeftByUnwinding(t *testing.T) {
 			}
 			defer src.Close()
 			unwound := map[string]int{}
-			if err := src.Events(func(e *trace.Event) error {
+			if err := trace.Events(src, func(e *trace.Event) error {
 				if (e.Kind == trace.KindWait || e.Kind == trace.KindCall) && e.Flags&trace.FlagUnwound != 0 {
 					unwound[src.Meta().Hooks[e.Hook].Name]++
 				}

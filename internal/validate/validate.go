@@ -73,7 +73,7 @@ func Source(src trace.Source) error {
 	c.checkThreads()
 	c.checkModules()
 	c.checkNodes()
-	if err := src.Events(func(e *trace.Event) error {
+	if err := trace.Events(src, func(e *trace.Event) error {
 		c.event(e)
 		return nil
 	}); err != nil {

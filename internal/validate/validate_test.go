@@ -87,9 +87,13 @@ func (s *editable) Symbols(id trace.StackID) []trace.SymFrame {
 	return s.Source.Symbols(id)
 }
 
-func (s *editable) Events(f func(*trace.Event) error) error {
+func (s *editable) EventBatches(f func([]trace.Event, func()) error) error {
+	return trace.InBatches(s.each, f)
+}
+
+func (s *editable) each(f func(*trace.Event) error) error {
 	n := 0
-	err := s.Source.Events(func(e *trace.Event) error {
+	err := trace.Events(s.Source, func(e *trace.Event) error {
 		if s.event != nil {
 			s.event(n, e)
 		}

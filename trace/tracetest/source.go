@@ -44,8 +44,12 @@ func (s *Source) Node(id trace.StackID) trace.Node {
 	return s.nodes[id-1]
 }
 
-// Events implements [trace.Source]. As a reader of a file would, it reuses one Event for all calls.
-func (s *Source) Events(f func(*trace.Event) error) error {
+// EventBatches implements [trace.Source]. As a reader of a file would, it reuses one Event for all calls.
+func (s *Source) EventBatches(f func([]trace.Event, func()) error) error {
+	return trace.InBatches(s.each, f)
+}
+
+func (s *Source) each(f func(*trace.Event) error) error {
 	var e trace.Event
 	for i := range s.events {
 		e = s.events[i]
@@ -64,3 +68,6 @@ func (s *Source) Symbols(id trace.StackID) []trace.SymFrame {
 	}
 	return s.symbols[n.Addr]
 }
+
+// Summary implements [trace.Source].
+func (s *Source) Summary() []byte { return nil }

@@ -22,7 +22,7 @@ func TestBuilder(t *testing.T) {
 	}
 	wantSame := []uint32{0, 2, 1, 0, 2}
 	var i int
-	src.Events(func(e *trace.Event) error {
+	trace.Events(src, func(e *trace.Event) error {
 		if e.Same != wantSame[i] {
 			t.Errorf("event %d: Same = %d, want %d", i, e.Same, wantSame[i])
 		}

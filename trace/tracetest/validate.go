@@ -26,7 +26,7 @@ func Validate(src trace.Source) error {
 	}
 	v.tables()
 	v.nodes()
-	err := src.Events(func(e *trace.Event) error {
+	err := trace.Events(src, func(e *trace.Event) error {
 		v.event(e)
 		if len(v.problems) >= maxProblems {
 			return errEnough

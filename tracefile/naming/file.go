@@ -81,7 +81,7 @@ func copyAll(in *tracefile.Reader, w *tracefile.Writer, put func(error)) {
 	for id := trace.StackID(1); int(id) <= in.Nodes(); id++ {
 		put(w.PutNode(id, in.Node(id)))
 	}
-	put(in.Events(func(e *trace.Event) error { return w.PutEvent(e) }))
+	put(trace.Events(in, func(e *trace.Event) error { return w.PutEvent(e) }))
 	put(w.Flush())
 	// What has names already keeps them where none are found here.
 	kept := map[trace.ModuleID]map[uint64][]trace.SymFrame{}

@@ -34,7 +34,7 @@ func Write(w io.Writer, src trace.Source) error {
 	x.w.WriteString("},\n\"traceEvents\":[\n")
 	x.describe()
 	b := spans.New(src, x.tab, x)
-	if err := src.Events(b.Add); err != nil {
+	if err := trace.Events(src, b.Add); err != nil {
 		return fmt.Errorf("chrome: %w", err)
 	}
 	if _, err := b.Close(); err != nil {

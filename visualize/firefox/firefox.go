@@ -28,7 +28,7 @@ func Write(w io.Writer, src trace.Source) error {
 	for i := range ts {
 		x.order = append(x.order, x.threads[ts[i].ID])
 	}
-	if err := src.Events(x.add); err != nil {
+	if err := trace.Events(src, x.add); err != nil {
 		return fmt.Errorf("firefox: %w", err)
 	}
 	if err := x.write(w); err != nil {

@@ -103,7 +103,7 @@ func TestOwnReader(t *testing.T) {
 			for _, n := range got.Markers {
 				marked += n
 			}
-			if err := src.Events(func(e *trace.Event) error {
+			if err := trace.Events(src, func(e *trace.Event) error {
 				if e.Kind == trace.KindWait || e.Kind == trace.KindCall {
 					intervals++
 				}

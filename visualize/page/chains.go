@@ -115,7 +115,7 @@ func (m *Model) findChains(ctx context.Context) error {
 	spent := newSpending(m.from, m.to)
 	a := blame.New(m.src, frames.New(m.src), blame.Options{Whole: true, Spent: spent.add})
 	n := 0
-	err := m.src.Events(func(e *trace.Event) error {
+	err := trace.Events(m.src, func(e *trace.Event) error {
 		if n++; n%batch == 0 {
 			if err := ctx.Err(); err != nil {
 				return err

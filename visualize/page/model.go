@@ -154,7 +154,7 @@ func (m *Model) Read(ctx context.Context) error {
 	m.mu.Lock()
 	m.naming.Lock()
 	n := 0
-	err := m.src.Events(func(e *trace.Event) error {
+	err := trace.Events(m.src, func(e *trace.Event) error {
 		if n++; n%batch == 0 {
 			m.bound()
 			m.naming.Unlock()

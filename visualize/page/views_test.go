@@ -338,10 +338,14 @@ type paused struct {
 	once          bool
 }
 
-func (s *paused) Events(f func(*trace.Event) error) error {
+func (s *paused) EventBatches(f func([]trace.Event, func()) error) error {
+	return trace.InBatches(s.each, f)
+}
+
+func (s *paused) each(f func(*trace.Event) error) error {
 	n, first := 0, !s.once
 	s.once = true
-	return s.Source.Events(func(e *trace.Event) error {
+	return trace.Events(s.Source, func(e *trace.Event) error {
 		if n++; first && n == batch+batch/2 { // questions are answered between batches
 			close(s.reached)
 			<-s.goOn

@@ -39,7 +39,7 @@ func BenchmarkWrite(b *testing.B) {
 	src := synthetic.New(events, 32)
 	var n spanCount
 	bl := spans.New(src, frames.New(src), &n)
-	if err := src.Events(bl.Add); err != nil {
+	if err := trace.Events(src, bl.Add); err != nil {
 		b.Fatal(err)
 	}
 	if _, err := bl.Close(); err != nil {

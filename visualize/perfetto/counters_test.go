@@ -24,7 +24,7 @@ func TestReadyAndLive(t *testing.T) {
 	b.Free(th, at+76*ms, 0x9000) // of nothing that is known
 	src := b.Source()
 	c := newCounters(src)
-	if err := src.Events(func(e *trace.Event) error { c.add(e); return nil }); err != nil {
+	if err := trace.Events(src, func(e *trace.Event) error { c.add(e); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for name, s := range map[string]*series{"process": c.procs[p], "thread": c.threads[th]} {

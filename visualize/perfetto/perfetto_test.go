@@ -178,7 +178,7 @@ func TestManyEvents(t *testing.T) {
 
 // sampled is the CPU time that samples and ends of threads account for, in ns.
 func sampled(src trace.Source) (ns int64) {
-	src.Events(func(e *trace.Event) error {
+	trace.Events(src, func(e *trace.Event) error {
 		if e.Kind == trace.KindCPU || e.Kind == trace.KindThreadExit {
 			ns += e.CPU
 		}
@@ -189,7 +189,7 @@ func sampled(src trace.Source) (ns int64) {
 
 // cpuSamples is how many samples of CPU time a recording has.
 func cpuSamples(src trace.Source) (n int) {
-	src.Events(func(e *trace.Event) error {
+	trace.Events(src, func(e *trace.Event) error {
 		if e.Kind == trace.KindCPU {
 			n += int(e.Count)
 		}
@@ -345,7 +345,7 @@ func TestLong(t *testing.T) {
 	src := synthetic.New(150_000, 9)
 	var n tally
 	b := spans.New(src, frames.New(src), &n)
-	if err := src.Events(b.Add); err != nil {
+	if err := trace.Events(src, b.Add); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Close(); err != nil {
@@ -499,7 +499,11 @@ func TestOddInput(t *testing.T) {
 
 type failing struct{ *tracetest.Source }
 
-func (f failing) Events(func(*trace.Event) error) error { return errors.New("block 7 is torn") }
+func (x failing) EventBatches(f func([]trace.Event, func()) error) error {
+	return trace.InBatches(x.each, f)
+}
+
+func (failing) each(func(*trace.Event) error) error { return errors.New("block 7 is torn") }
 
 type full struct{}
 

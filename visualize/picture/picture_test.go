@@ -221,4 +221,8 @@ func (full) Write([]byte) (int, error) { return 0, errDisk }
 
 type failing struct{ trace.Source }
 
-func (failing) Events(func(*trace.Event) error) error { return errDisk }
+func (x failing) EventBatches(f func([]trace.Event, func()) error) error {
+	return trace.InBatches(x.each, f)
+}
+
+func (failing) each(func(*trace.Event) error) error { return errDisk }

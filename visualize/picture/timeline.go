@@ -124,7 +124,7 @@ const maxStacks = 1024
 func (t *timeline) choose() error {
 	first, last := trace.Ns(farNs), -trace.Ns(farNs)
 	if m := t.src.Meta(); t.o.From == 0 && t.o.To == 0 && m.EndNs <= m.StartNs {
-		err := t.src.Events(func(e *trace.Event) error {
+		err := trace.Events(t.src, func(e *trace.Event) error {
 			first, last = min(first, clamp(min(e.Start, e.Time))), max(last, clamp(e.Time))
 			return nil
 		})
@@ -141,7 +141,7 @@ func (t *timeline) choose() error {
 	}
 	sums := chooser{t: t, by: by, caused: map[trace.ThreadID]int64{}}
 	line := segments.New(t.src, t.tab, &sums)
-	err := t.src.Events(func(e *trace.Event) error {
+	err := trace.Events(t.src, func(e *trace.Event) error {
 		if e.Kind == trace.KindLost {
 			t.lost += uint64(e.Count)
 		}
@@ -321,7 +321,7 @@ func (t *timeline) shared(stacks map[trace.StackID]*int64) (skip int, under []fr
 func (t *timeline) gather() error {
 	line := segments.New(t.src, t.tab, sink{t: t})
 	b := spans.New(t.src, t.tab, sink{t: t}, line.Step)
-	err := t.src.Events(func(e *trace.Event) error {
+	err := trace.Events(t.src, func(e *trace.Event) error {
 		l := t.byID.Get(e.Thread)
 		if l == nil {
 			return nil

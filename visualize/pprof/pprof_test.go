@@ -83,7 +83,11 @@ type kept struct {
 
 func (k kept) Summary() []byte { return stored.Encode(Part(k.profile)) }
 
-func (k kept) Events(func(*trace.Event) error) error { return errors.New("the events were read") }
+func (k kept) EventBatches(f func([]trace.Event, func()) error) error {
+	return trace.InBatches(k.each, f)
+}
+
+func (k kept) each(func(*trace.Event) error) error { return errors.New("the events were read") }
 
 // TestStored: a stored profile is what is written, and made a profile of; not where less was wanted.
 func TestStored(t *testing.T) {
@@ -263,7 +267,11 @@ func TestTooManyLabels(t *testing.T) {
 
 type failing struct{ *tracetest.Source }
 
-func (f failing) Events(func(*trace.Event) error) error { return errors.New("block 7 is torn") }
+func (x failing) EventBatches(f func([]trace.Event, func()) error) error {
+	return trace.InBatches(x.each, f)
+}
+
+func (failing) each(func(*trace.Event) error) error { return errors.New("block 7 is torn") }
 
 func TestErrors(t *testing.T) {
 	if err := Write(&bytes.Buffer{}, failing{synthetic.Demo()}, Options{}); err == nil || !strings.Contains(err.Error(), "block 7 is torn") {

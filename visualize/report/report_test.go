@@ -222,7 +222,11 @@ type failing struct{ trace.Source }
 
 var errDisk = errors.New("checksum of section 3")
 
-func (failing) Events(func(*trace.Event) error) error { return errDisk }
+func (x failing) EventBatches(f func([]trace.Event, func()) error) error {
+	return trace.InBatches(x.each, f)
+}
+
+func (failing) each(func(*trace.Event) error) error { return errDisk }
 
 type full struct{}
 

@@ -20,7 +20,11 @@ type unread struct {
 
 func (u unread) Summary() []byte { return u.summary }
 
-func (u unread) Events(func(*trace.Event) error) error {
+func (u unread) EventBatches(f func([]trace.Event, func()) error) error {
+	return trace.InBatches(u.each, f)
+}
+
+func (u unread) each(func(*trace.Event) error) error {
 	u.t.Error("the events were read")
 	return nil
 }

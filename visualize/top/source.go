@@ -89,7 +89,9 @@ func (s *source) Node(id trace.StackID) trace.Node {
 	return s.Snapshot.Nodes[id-1]
 }
 
-func (s *source) Events(func(*trace.Event) error) error { return nil }
+func (s *source) EventBatches(func([]trace.Event, func()) error) error { return nil }
+
+func (s *source) Summary() []byte { return nil }
 
 func (s *source) Symbols(id trace.StackID) []trace.SymFrame {
 	n := s.Node(id)
