@@ -285,7 +285,7 @@ func (g *targets) leaveForks() {
 	}
 	var forks []int
 	g.s.mu.Lock()
-	for _, p := range g.s.procs {
+	for _, p := range g.s.live {
 		if p.verified && !p.gone && !own[p.id.pid] {
 			forks = append(forks, p.id.pid)
 		}

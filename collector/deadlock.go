@@ -53,11 +53,13 @@ func (s *session) lookForDeadlocks() {
 	done := map[[2]uint32]bool{}
 	for _, k := range starts {
 		var path [][2]uint32
+		at := map[[2]uint32]int{} // in path
 		for x, ok := waiting[k]; ok && !done[k]; x, ok = waiting[k] {
-			if i := slices.Index(path, k); i >= 0 {
+			if i, ok := at[k]; ok {
 				s.deadlock(path[i:], was)
 				break
 			}
+			at[k] = len(path)
 			path = append(path, k)
 			k = [2]uint32{x.proc, x.owner}
 		}

@@ -92,11 +92,11 @@ type session struct {
 	produced, consumed uint64        // events into and out of it
 	lastCollect        time.Time
 	collectPause       time.Duration // until the next look for nodes that nothing needs
-	threads, processes map[uint32]struct{}
 	lastStore          time.Time
 	lastRefresh        time.Time
 	begun, nextUsage   time.Time // when the session began, and when threads' usage is looked at next
 	lastAttend         time.Time
+	sentFrom, goneFrom int // slots of threads from which countSignals and attend go on
 	lastLook           time.Time
 	finishing          bool
 	lostInGone         uint64
@@ -109,6 +109,7 @@ type session struct {
 
 	mu            sync.Mutex // the rest: shared with the server's goroutines
 	procs         map[uint32]*process
+	live          map[uint32]*process // of procs, those that are not gone
 	departed      []*process
 	announced     [][]byte // records that the recorder writes for Go programs, for the next pass
 	golang        map[uint32]*goProcess
@@ -130,7 +131,6 @@ func (s *session) pipeline() error {
 	s.waited = map[uint64]struct{}{}
 	s.stopGo = make(chan struct{})
 	s.quiet, s.forkedFrom = map[uint32]sampler.Quiet{}, map[uint32]uint32{}
-	s.threads, s.processes = map[uint32]struct{}{}, map[uint32]struct{}{}
 	s.ring = concurrentring.NewReader(s.seg)
 	s.stacks = stacktable.New(stacktable.Options{MaxNodes: s.opt.maxNodes})
 	if s.opt.keeps() {
@@ -172,7 +172,6 @@ func (s *session) pipeline() error {
 		},
 		Describe: s.describe,
 		OnThread: func(t trace.Thread) {
-			s.threads[uint32(t.ID)] = struct{}{}
 			s.targets.met(&t)
 			s.nameGoroutine(&t)
 			t.SignalsSent = max(t.SignalsSent, s.sent[t.ID])
@@ -181,7 +180,6 @@ func (s *session) pipeline() error {
 			s.putThread(&t)
 		},
 		OnProcess: func(p trace.Process) {
-			s.processes[uint32(p.ID)] = struct{}{}
 			if p.Forked && p.Parent != 0 {
 				s.forkedFrom[uint32(p.ID)] = uint32(p.Parent)
 			}
@@ -193,6 +191,10 @@ func (s *session) pipeline() error {
 		OnModule: func(m trace.Module) {
 			s.modules = append(s.modules, m)
 			s.putModule(&m)
+		},
+		OnGone: func(t trace.ThreadID) {
+			delete(s.samples, t)
+			delete(s.sent, t)
 		},
 	})
 	return nil
@@ -298,9 +300,9 @@ func (s *session) pass() int {
 	s.reload(now)
 	s.watch(now)
 	gone := s.takeDeparted() // before the ring is read: nothing of theirs comes later
-	s.countSignals()
 	s.announceGo()
 	_, bytes := s.ring.Drain(func(_ int, rec []byte) { s.asm.Record(rec) })
+	s.countSignals()
 	s.drainKernel()
 	s.asm.EndPass()
 	s.reap(gone)
@@ -317,7 +319,7 @@ func (s *session) housekeeping(begun time.Time) {
 		s.lastAttend = now
 		s.attend()
 	}
-	if now.Sub(s.lastRefresh) >= refreshEvery {
+	if now.Sub(s.lastRefresh) >= refreshEvery*time.Duration(1+s.seg.HighThreads()/slotsAtOnce) {
 		s.lastRefresh = now
 		s.retitle()
 		s.asm.Refresh()
@@ -341,9 +343,10 @@ func (s *session) housekeeping(begun time.Time) {
 }
 
 func (s *session) progress(begun time.Time) Progress {
+	asm := s.asm.Stats()
 	return Progress{
 		Elapsed: time.Since(begun), Events: s.produced, FileBytes: s.written(), Lost: s.lost(),
-		Processes: len(s.processes), Threads: len(s.threads), Saving: s.finishing,
+		Processes: int(asm.Processes), Threads: int(asm.Threads), Saving: s.finishing,
 	}
 }
 

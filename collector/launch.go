@@ -169,7 +169,7 @@ func signals() (ch chan os.Signal, all, stop func()) {
 			signal.Notify(ch, s)
 		}
 	}
-	return ch, func() { signal.Notify(ch, forwarded...); catchSuspend(ch) }, func() { signal.Stop(ch) }
+	return ch, func() { signal.Notify(ch, forwarded...); catchSuspend(ch) }, func() { signal.Stop(ch); close(ch) }
 }
 
 // pass hands signals to the command until it has ended. One that comes later closes hurry: somebody waits for

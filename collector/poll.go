@@ -117,7 +117,7 @@ func (f *firing) state(now time.Time, d time.Duration) (s trigger.State) {
 	var cpu time.Duration
 	f.k.s.mu.Lock()
 	var pids []int
-	for _, p := range f.k.s.procs {
+	for _, p := range f.k.s.live {
 		if p.verified && !p.gone {
 			pids = append(pids, p.id.pid)
 		}

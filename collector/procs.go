@@ -7,6 +7,7 @@
 package collector
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -50,10 +51,18 @@ func (s *session) attach(a attachment) {
 		s.depart(p) // exec: the image that was there is no more
 	}
 	p := &process{slot: a.slot, uid: a.uid, cmdline: a.cmdline, exe: a.exe}
-	s.procs[a.uid] = p
+	s.know(p)
 	s.newcomers = append(s.newcomers, p.uid)
 	s.attachedCount++
 	s.trust(p, a.id)
+}
+
+// know takes in a process that runs. s.mu is held.
+func (s *session) know(p *process) {
+	if s.live == nil {
+		s.live = map[uint32]*process{}
+	}
+	s.procs[p.uid], s.live[p.uid] = p, p
 }
 
 // introduce completes processes that attached since the last pass.
@@ -79,7 +88,7 @@ func (s *session) retitle() {
 	}
 	var look []one
 	s.mu.Lock()
-	for uid, p := range s.procs { // in no order: where there are too many, others are looked at each time
+	for uid, p := range s.live { // in no order: where there are too many, others are looked at each time
 		if p.verified && !p.gone && len(look) < titlesAtOnce {
 			look = append(look, one{uid, p.id.pid})
 		}
@@ -131,7 +140,7 @@ func (s *session) reload(now time.Time) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.procs {
+	for _, p := range s.live {
 		if p.gone || !p.verified {
 			continue
 		}
@@ -153,7 +162,7 @@ func (s *session) reload(now time.Time) {
 func (s *session) unsettled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.procs {
+	for _, p := range s.live {
 		if !p.gone && (p.reloads > 0 || !p.verified && p.tries < verifyTries) {
 			return true
 		}
@@ -167,6 +176,7 @@ func (s *session) depart(p *process) {
 		return
 	}
 	p.gone = true
+	delete(s.live, p.uid)
 	s.departed = append(s.departed, p)
 	if p.verified {
 		s.sampler.Forget(p.slot)
@@ -193,7 +203,7 @@ func (s *session) meetForks(now time.Time) {
 			if parent := s.procs[slot.ParentUID.Load()]; parent != nil {
 				p.cmdline, p.exe = parent.cmdline, parent.exe
 			}
-			s.procs[uid] = p
+			s.know(p)
 		}
 		if p.verified || p.gone || p.slot != i || p.tries >= verifyTries || now.Before(p.nextTry) {
 			continue
@@ -224,7 +234,7 @@ func (s *session) meetForks(now time.Time) {
 
 // owner is the live process of the session that has this pid.
 func (s *session) owner(pid int) *process {
-	for _, p := range s.procs {
+	for _, p := range s.live {
 		if p.verified && !p.gone && p.id.pid == pid {
 			return p
 		}
@@ -272,7 +282,7 @@ func (s *session) watch(now time.Time) {
 		return
 	}
 	s.lastLook = now
-	for _, p := range s.procs {
+	for _, p := range s.live {
 		switch {
 		case p.gone:
 		case p.verified && p.id.pidfd == 0:
@@ -294,7 +304,7 @@ func (s *session) alive() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
-	for _, p := range s.procs {
+	for _, p := range s.live {
 		if !p.gone && (p.verified || (p.tries < verifyTries && s.exists(s.seg.Proc(p.slot)))) {
 			n++
 		}
@@ -366,7 +376,7 @@ func (s *session) reap(gone []*process) {
 // threads that ended without a word, and telling agents that the sampler has given up on them.
 func (s *session) attend() {
 	var gone []int
-	for i := range s.seg.HighThreads() {
+	for i := range turn(&s.goneFrom, s.seg.HighThreads()) {
 		if uid := s.seg.Thread(i).UID.Load(); uid != 0 && uid != segment.UIDClaiming && s.sampler.Gone(i) == uid {
 			gone = append(gone, i)
 		}
@@ -383,7 +393,7 @@ func (s *session) attend() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	nested := map[uint32]*process{}
-	for _, p := range s.procs {
+	for _, p := range s.live {
 		if !p.verified || p.gone {
 			continue
 		}
@@ -416,11 +426,31 @@ func (s *session) attend() {
 	}
 }
 
-// countSignals keeps how many signals each thread got: a slot says so until it belongs to another.
+// countSignals keeps how many signals each thread got: a slot says so until it belongs to another. Where there are more
+// slots than one call looks at, signals of threads that lived shortly may be missing in their number.
 func (s *session) countSignals() {
-	for i := range s.seg.HighThreads() {
-		if uid, n := s.sampler.Sent(i); uid != 0 && n != 0 && len(s.sent) < 1<<20 {
+	for i := range turn(&s.sentFrom, s.seg.HighThreads()) {
+		if uid, n := s.sampler.Sent(i); uid != 0 && n != 0 && s.asm.Knows(uid) {
 			s.sent[trace.ThreadID(uid)] = n
+		}
+	}
+}
+
+// slotsAtOnce bounds the slots of threads that one pass looks at.
+const slotsAtOnce = 1 << 12
+
+// turn is the next slotsAtOnce of n slots, from where it ended the last time.
+func turn(from *int, n int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for range min(n, slotsAtOnce) {
+			if *from >= n {
+				*from = 0
+			}
+			i := *from
+			*from++
+			if !yield(i) {
+				return
+			}
 		}
 	}
 }

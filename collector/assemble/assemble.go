@@ -59,6 +59,7 @@ type Config struct {
 	OnThread  func(trace.Thread)
 	OnProcess func(trace.Process)
 	OnModule  func(trace.Module)
+	OnGone    func(trace.ThreadID) // a thread has ended, and no event of it follows
 
 	MaxRun time.Duration // longest run of merged samples; 0: 100 ms
 }
@@ -74,6 +75,8 @@ type Stats struct {
 	SkippedStacks  uint64 // stacks that built on one that was lost
 	Events         uint64 // delivered, after merging
 	Entered        uint64 // samples at the entry of a call that became part of the call's interval
+	Threads        uint64 // announced
+	Processes      uint64 // announced
 	MapsReads      uint64 // times that Maps was asked
 	OffsUnmatched  uint64 // times off a CPU, as the kernel told, of threads that are not known
 }
@@ -86,7 +89,7 @@ const firstSeq = 1
 const (
 	maxThreads = 1 << 18 // alive at once
 	maxProcs   = 1 << 16
-	maxUID     = 1 << 26 // of threads and processes: a session's uids count up from 1
+	maxUID     = 1<<32 - 2 // of threads and processes: a session's uids count up from 1
 )
 
 // Assembler holds the state of every thread and process that is being recorded.
@@ -106,9 +109,11 @@ type Assembler struct {
 
 	threads map[uint32]*thread
 	procs   map[uint32]*process
-	known   bitmap     // thread uids ever met: they stay valid references after the thread is gone
-	past    bitmap     // uids of processes that are gone and forgotten
-	scanned uint32     // pass of the last look at all thread slots on behalf of an unknown thread
+	known   met        // thread uids ever met: they stay valid references after the thread is gone
+	past    met        // uids of processes that are gone and forgotten
+	slots   []*thread  // by slot: the thread that is known to have it
+	scanned uint32     // pass of the last scan of all thread slots on behalf of an unknown thread
+	swept   uint32     // pass of the last scan on behalf of processes that are gone
 	changed []*thread  // whose meta has changed since announce
 	altered []*process // the same of processes
 	orphans []*process // new ones whose parent has not been looked for
@@ -119,7 +124,7 @@ type Assembler struct {
 	left    wakes     // waits for conditions that have ended: see joinLeavers
 	offs    offs
 
-	usageAfter trace.ThreadID // the last one that Usages asked about
+	active []*thread // that recorded something since Usages asked about them, oldest first
 
 	recent        [recentThreads]recentThread
 	frames        frameCache
@@ -235,6 +240,10 @@ func (a *Assembler) next(t *thread, rec []byte) {
 	}
 	t.expect = h.Seq + 1
 	t.seen = max(t.seen, trace.Ns(h.TimeNs))
+	if !t.active {
+		t.active = true
+		a.active = append(a.active, t)
+	}
 	if t.exited && h.Type != segment.RecTypeProcExit {
 		a.stats.Broken++ // nothing follows a goodbye
 		return

@@ -4,6 +4,7 @@ package assemble
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 
@@ -30,8 +31,10 @@ func (a *Assembler) Refresh() {
 func (a *Assembler) refresh() {
 	a.procSlots()
 	a.scanSlots(true)
-	for _, t := range a.byUID(nil) {
-		a.readSlot(t)
+	for _, t := range a.slots {
+		if t != nil {
+			a.readSlot(t)
+		}
 	}
 }
 
@@ -116,7 +119,7 @@ func (a *Assembler) readSlot(t *thread) {
 	m.WaitNs = int64(min(s.WaitNs.Load(), math.MaxInt64))
 	m.Samples, m.Lost = s.Samples.Load(), max(uint64(st.lost), t.lost)
 	if s.UID.Load() != uint32(t.meta.ID) {
-		t.slot = -1
+		a.leftSlot(t)
 		if t.proc != nil && !t.proc.isGone {
 			// It freed its slot itself. What the slot said last of what it was in is over.
 			t.vanished = a.pass
@@ -163,7 +166,10 @@ func (a *Assembler) procGone(p *process, at trace.Ns) {
 	}
 	a.alter(p)
 	a.gone = append(a.gone, p)
-	a.scanSlots(true)
+	if a.swept != a.pass { // many may have gone at once
+		a.swept = a.pass
+		a.scanSlots(true)
+	}
 	for _, t := range a.byUID(p) {
 		a.readSlot(t)
 	}
@@ -172,10 +178,10 @@ func (a *Assembler) procGone(p *process, at trace.Ns) {
 // byUID lists the threads of p, of everybody for nil, in the order in which they came.
 func (a *Assembler) byUID(p *process) []*thread {
 	var ts []*thread
-	for _, t := range a.threads {
-		if p == nil || t.proc == p {
-			ts = append(ts, t)
-		}
+	if p != nil {
+		ts = slices.AppendSeq(ts, maps.Keys(p.threads))
+	} else {
+		ts = slices.AppendSeq(ts, maps.Values(a.threads))
 	}
 	slices.SortFunc(ts, func(x, y *thread) int { return cmp.Compare(x.meta.ID, y.meta.ID) })
 	return ts
@@ -185,19 +191,28 @@ func (a *Assembler) byUID(p *process) []*thread {
 // threads and their processes when nothing of theirs can be under way any more.
 func (a *Assembler) retire() {
 	keep := a.gone[:0]
+	forgotten := map[uint32]bool{}
 	for _, p := range a.gone {
 		if a.pass-p.gonePass < 3 {
 			keep = append(keep, p)
 			continue
 		}
+		forgotten[p.uid] = true
+	}
+	if len(forgotten) > 0 {
+		for _, q := range a.procs {
+			if q.space.heir && forgotten[q.parentUID] {
+				a.inherit(q)
+			}
+		}
+	}
+	for _, p := range a.gone {
+		if !forgotten[p.uid] {
+			continue
+		}
 		for _, t := range a.byUID(p) {
 			if !t.exited {
 				a.cutShort(t, p.meta.End)
-			}
-		}
-		for _, q := range a.procs {
-			if q.space.heir && q.parentUID == p.uid {
-				a.inherit(q)
 			}
 		}
 		a.forgetFunctions(p)
@@ -217,7 +232,11 @@ func (a *Assembler) retire() {
 		if t.exited && a.pass-t.exitPass >= 3 && len(t.queue) == 0 && !t.inRun && !t.dirty {
 			delete(a.threads, uid)
 			a.recent[uid%recentThreads] = recentThread{}
+			a.leftSlot(t)
 			t.forgetTID(uid)
+			if a.cfg.OnGone != nil {
+				a.cfg.OnGone(t.meta.ID)
+			}
 			continue
 		}
 		a.leaving = append(a.leaving, t)
@@ -238,6 +257,7 @@ func (t *thread) forgetTID(uid uint32) {
 	if t.proc == nil {
 		return
 	}
+	delete(t.proc.threads, t)
 	tid := uint32(t.meta.TID)
 	uids := t.proc.tids[tid]
 	if i := slices.Index(uids, uid); i >= 0 {

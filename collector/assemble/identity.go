@@ -37,6 +37,7 @@ type thread struct {
 	exited    bool // KindThreadExit was delivered
 	exitPass  uint32
 	leaving   bool     // in Assembler.leaving
+	active    bool     // in Assembler.active
 	seen      trace.Ns // newest time of a record
 	vanished  uint32   // pass in which the slot was found freed, though no exit had been heard of; 0 not
 	stack     []trace.StackID
@@ -60,6 +61,8 @@ type thread struct {
 	inRun  bool
 	listed bool // in Assembler.running
 	dirty  bool // in Assembler.changed
+
+	announced bool
 }
 
 // enter is the thread's last KindEnter, while nothing with a stack came after it.
@@ -83,8 +86,10 @@ type process struct {
 	space      space
 	functions  map[uint32]*function // of Python, by the agent's ids
 	tids       map[uint32][]uint32  // uids of threads by the process's own thread ids, oldest first
+	threads    map[*thread]struct{} // that are remembered
 	exits      exits
 	dirty      bool
+	announced  bool
 	isGone     bool
 	gonePass   uint32
 }
@@ -130,7 +135,7 @@ func (a *Assembler) proc(uid uint32) *process {
 	if uid == 0 || uid > maxUID || len(a.procs) >= maxProcs || a.past.has(uid) {
 		return nil
 	}
-	p := &process{uid: uid, slot: -1, tids: map[uint32][]uint32{}}
+	p := &process{uid: uid, slot: -1, tids: map[uint32][]uint32{}, threads: map[*thread]struct{}{}}
 	p.meta.ID = trace.ProcID(uid)
 	a.procs[uid] = p
 	if seg := a.cfg.Segment; seg != nil {
@@ -236,9 +241,13 @@ func (a *Assembler) adopt() {
 	}
 	a.procSlots() // a fork child may exec before it writes anything
 	slices.SortFunc(a.orphans, func(x, y *process) int { return cmp.Compare(x.uid, y.uid) })
+	byPID := map[int][]*process{}
+	for _, p := range a.procs {
+		byPID[p.meta.PID] = append(byPID[p.meta.PID], p)
+	}
 	for _, p := range a.orphans {
 		if p.meta.Parent == 0 && p.meta.PID != 0 {
-			a.link(p)
+			a.link(p, byPID)
 		}
 	}
 	clear(a.orphans)
@@ -247,20 +256,18 @@ func (a *Assembler) adopt() {
 
 // link finds what p was before it was exec-ed, or else who spawned it without running any of our code in
 // between.
-func (a *Assembler) link(p *process) {
-	var replaced, spawner *process
-	for _, q := range a.procs {
-		if q.uid >= p.uid || q.meta.Start > p.meta.Start {
-			continue
+func (a *Assembler) link(p *process, byPID map[int][]*process) {
+	// newest is the last process with a pid that was there before p and has not ended by some time.
+	newest := func(pid int, ended trace.Ns) (best *process) {
+		for _, q := range byPID[pid] {
+			if q.uid < p.uid && q.meta.Start <= p.meta.Start && (q.meta.End == 0 || q.meta.End >= ended) && (best == nil || q.uid > best.uid) {
+				best = q
+			}
 		}
-		// exec keeps the pid. One that ended longer ago had the same by chance.
-		if q.meta.PID == p.meta.PID && (q.meta.End == 0 || p.meta.Start-q.meta.End < 1e9) && (replaced == nil || q.uid > replaced.uid) {
-			replaced = q
-		}
-		if q.meta.PID == p.meta.PPID && (q.meta.End == 0 || q.meta.End >= p.meta.Start) && (spawner == nil || q.uid > spawner.uid) {
-			spawner = q
-		}
+		return best
 	}
+	replaced := newest(p.meta.PID, p.meta.Start-1e9+1) // exec keeps the pid. One that ended longer ago had the same by chance
+	spawner := newest(p.meta.PPID, p.meta.Start)
 	switch {
 	case replaced != nil:
 		p.meta.Parent = replaced.meta.ID
@@ -300,6 +307,7 @@ func (a *Assembler) identify(t *thread, r *segment.RecThread) bool {
 	if t.proc == nil {
 		t.proc = p
 		t.meta.Proc = p.meta.ID
+		p.threads[t] = struct{}{}
 		t.meta.TID = int(r.TID)
 		same := append(p.tids[r.TID], uint32(t.meta.ID))
 		p.tids[r.TID] = same[max(0, len(same)-sameTID):]
@@ -381,11 +389,30 @@ func (a *Assembler) scanSlots(all bool) {
 		if s.UID.Load() != uid {
 			continue // freed while it was read
 		}
-		t.slot = i
+		a.tookSlot(t, i)
 		if t.proc == nil {
 			a.identify(t, &r)
 		}
 	}
+}
+
+// tookSlot notes the slot that a thread has.
+func (a *Assembler) tookSlot(t *thread, i int) {
+	for len(a.slots) <= i {
+		a.slots = append(a.slots, nil)
+	}
+	if before := a.slots[i]; before != nil && before != t {
+		a.readSlot(before) // it has lost it
+	}
+	t.slot, a.slots[i] = i, t
+}
+
+// leftSlot notes that a thread has its slot no longer.
+func (a *Assembler) leftSlot(t *thread) {
+	if t.slot >= 0 && a.slots[t.slot] == t {
+		a.slots[t.slot] = nil
+	}
+	t.slot = -1
 }
 
 // tid finds the thread of p that had a thread id of the process's own numbering at a time; 0 unknown.
@@ -410,6 +437,9 @@ func (a *Assembler) ThreadName(uid uint32) string {
 	}
 	return ""
 }
+
+// Knows says whether a thread has records, and is not gone.
+func (a *Assembler) Knows(uid uint32) bool { return a.threads[uid] != nil }
 
 // ref turns a thread uid of a record into a reference; 0 for one that nobody ever heard of.
 func (a *Assembler) ref(uid uint32) trace.ThreadID {
@@ -437,6 +467,10 @@ func (a *Assembler) alter(p *process) {
 func (a *Assembler) announce() {
 	for _, p := range a.altered {
 		p.dirty = false
+		if !p.announced {
+			p.announced = true
+			a.stats.Processes++
+		}
 		if a.cfg.OnProcess != nil {
 			a.cfg.OnProcess(p.meta)
 		}
@@ -445,6 +479,10 @@ func (a *Assembler) announce() {
 	a.altered = a.altered[:0]
 	for _, t := range a.changed {
 		t.dirty = false
+		if !t.announced {
+			t.announced = true
+			a.stats.Threads++
+		}
 		if a.cfg.OnThread != nil {
 			a.cfg.OnThread(t.meta)
 		}
@@ -459,16 +497,4 @@ func clean(b []byte) string {
 		b = b[:i]
 	}
 	return strings.ToValidUTF8(string(b), "\uFFFD")
-}
-
-// bitmap is a set of small numbers.
-type bitmap []uint64
-
-func (b bitmap) has(n uint32) bool { return int(n/64) < len(b) && b[n/64]&(1<<(n%64)) != 0 }
-
-func (b *bitmap) set(n uint32) {
-	if need := int(n/64) + 1; need > len(*b) {
-		*b = append(*b, make([]uint64, need-len(*b))...)
-	}
-	(*b)[n/64] |= 1 << (n % 64)
 }

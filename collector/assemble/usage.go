@@ -1,7 +1,11 @@
 // usage.go turns what the kernel counts of each thread into events of how much that was since the last look.
 package assemble
 
-import "github.com/hbtrace/hbtrace/trace"
+import (
+	"slices"
+
+	"github.com/hbtrace/hbtrace/trace"
+)
 
 // Usage is what the kernel counted of a thread since its beginning.
 type Usage struct {
@@ -10,25 +14,26 @@ type Usage struct {
 	ReadyNs                  uint64 // ready to run, without a CPU
 }
 
-// Usages asks for the usage of threads that have recorded something since they were asked about last, most of them at a call: the next
-// call goes on where this one ended. ask gets a thread's numbers, in its process's numbering; where it says no, the thread
-// is gone or cannot be found. now is CLOCK_MONOTONIC.
+// Usages asks for the usage of threads that have recorded something since they were asked about last, most of them at a
+// call, those first that wait the longest. ask gets a thread's numbers, in its process's numbering; where it says no, the
+// thread is gone or cannot be found. now is CLOCK_MONOTONIC.
 func (a *Assembler) Usages(now trace.Ns, most int, ask func(pid, tid int) (Usage, bool)) {
-	list := a.byUID(nil)
-	first := 0
-	for first < len(list) && list[first].meta.ID <= a.usageAfter {
-		first++
-	}
-	for i := range list {
-		t := list[(first+i)%len(list)]
-		if t.meta.Goroutine || !t.started || t.exited || t.proc == nil || t.proc.isGone || t.seen <= t.usedAt {
-			continue
-		}
-		if most == 0 {
+	done := 0
+	defer func() {
+		clear(a.active[:done])
+		a.active = slices.Delete(a.active, 0, done)
+	}()
+	for _, t := range a.active {
+		asked := !t.meta.Goroutine && t.started && !t.exited && t.proc != nil && !t.proc.isGone && t.seen > t.usedAt
+		if asked && most == 0 {
 			return
 		}
+		done++
+		t.active = false
+		if !asked {
+			continue
+		}
 		most--
-		a.usageAfter = t.meta.ID
 		u, ok := ask(t.proc.meta.PID, t.meta.TID)
 		if !ok {
 			continue
