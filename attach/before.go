@@ -14,6 +14,7 @@ import (
 // Thread is what a thread did when it was looked at from outside.
 type Thread struct {
 	TID   int
+	Inner int // the thread id as the process sees it: another one in a pid namespace of its own
 	Name  string
 	State byte          // as in /proc/PID/stat
 	Call  int64         // number of the system call that it slept in; -1: it ran
@@ -58,7 +59,10 @@ func (t *Target) lookBefore() {
 		if err != nil {
 			continue
 		}
-		x := Thread{TID: tid, Name: strings.TrimSpace(string(name))}
+		x := Thread{TID: tid, Inner: tid, Name: strings.TrimSpace(string(name))}
+		if ids := strings.Fields(threadStatus(t.pid, tid)["NSpid"]); len(ids) > 1 {
+			x.Inner, _ = strconv.Atoi(ids[len(ids)-1])
+		}
 		x.State, x.Call, _, _ = t.where(tid)
 		x.Arg = t.firstArgument(tid)
 		if ran, ok := lastRan(dir + "sched"); ok && x.State == 'S' {

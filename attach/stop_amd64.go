@@ -113,6 +113,12 @@ func waitStop(tid int, limit time.Duration) (outcome, unix.WaitStatus) {
 	}
 }
 
+// peek reads the memory that a stopped thread has now.
+func peek(tid int, at uint64, b []byte) bool {
+	n, err := unix.PtracePeekData(tid, uintptr(at), b)
+	return err == nil && n == len(b)
+}
+
 func detach(tid, sig int) error {
 	_, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, ptraceDetach, uintptr(tid), 0, uintptr(sig), 0, 0)
 	if errno != 0 {
@@ -201,7 +207,7 @@ func (t *Target) runStub(ops []op, done uint64) error {
 	reached(StepPlaced)
 	var tid int
 	var err error
-	aside(func() { tid, err = t.send(back) })
+	aside(func() { tid, err = t.send(code, back) })
 	if err != nil {
 		return err
 	}
@@ -209,7 +215,7 @@ func (t *Target) runStub(ops []op, done uint64) error {
 }
 
 // send stops a thread, sends it to the stub, and lets it go. Returns which.
-func (t *Target) send(back int) (int, error) {
+func (t *Target) send(code []byte, back int) (int, error) {
 	avoid := map[int]bool{}
 	var last error
 	for try := 0; try < 48; try++ {
@@ -253,7 +259,7 @@ func (t *Target) send(back int) (int, error) {
 		case late: // it is let go when this thread ends
 			return 0, fmt.Errorf("thread %d of process %d did not stop within %v: try again", tid, t.pid, stopLimit)
 		}
-		again, err := t.divert(tid, back)
+		again, err := t.divert(tid, code, back)
 		if !again {
 			t.holds = append(t.holds, time.Since(held))
 			if err == nil {
@@ -271,13 +277,18 @@ func (t *Target) send(back int) (int, error) {
 }
 
 // divert sends a stopped thread to the stub. again: another thread, or another moment.
-func (t *Target) divert(tid, back int) (again bool, err error) {
+func (t *Target) divert(tid int, code []byte, back int) (again bool, err error) {
 	var r unix.PtraceRegs
 	if err := unix.PtraceGetRegs(tid, &r); err != nil {
 		detach(tid, 0)
 		return true, err
 	}
 	reached(StepStopped)
+	// An exec since has left this thread with other memory. While it is stopped, none can: it would end the thread.
+	if now := make([]byte, len(code)); !peek(tid, t.pad.at, now) || !bytes.Equal(now, code) {
+		detach(tid, 0)
+		return false, ErrGone
+	}
 	if r.Cs == userCode32 {
 		detach(tid, 0)
 		return false, fmt.Errorf("process %d is a 32-bit program: only 64-bit programs are recorded", t.pid)

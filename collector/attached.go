@@ -29,9 +29,15 @@ const (
 type targets struct {
 	s    *session
 	all  []*target
-	seen map[int]trace.ThreadID // threads that are recorded, by their thread ids
+	seen map[threadOf]trace.ThreadID // threads that are recorded
 	quit chan struct{}
 	wg   sync.WaitGroup
+}
+
+// threadOf is a process of the recording and a thread id as that process sees it.
+type threadOf struct {
+	proc trace.ProcID
+	tid  int
 }
 
 type target struct {
@@ -66,7 +72,7 @@ func Attach(ctx context.Context, o Options, pids []int) (*Result, error) {
 		return nil, err
 	}
 	defer s.close()
-	s.targets = &targets{s: s, seen: map[int]trace.ThreadID{}, quit: make(chan struct{})}
+	s.targets = &targets{s: s, seen: map[threadOf]trace.ThreadID{}, quit: make(chan struct{})}
 	s.start()
 	for _, pid := range pids {
 		if err := s.targets.add(pid); err != nil {
@@ -301,7 +307,7 @@ func (g *targets) leaveForks() {
 // met notes a thread that is recorded.
 func (g *targets) met(t *trace.Thread) {
 	if g != nil {
-		g.seen[t.TID] = t.ID
+		g.seen[threadOf{t.Proc, t.TID}] = t.ID
 	}
 }
 

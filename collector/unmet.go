@@ -61,7 +61,7 @@ func (g *targets) unmet(now trace.Ns) {
 		var names []string
 		for k := range a.Threads {
 			b := &a.Threads[k]
-			if b.Thread = g.seen[b.TID]; b.Thread != 0 {
+			if b.Thread = g.seen[threadOf{a.Proc, t.Before()[k].Inner}]; b.Thread != 0 {
 				continue
 			}
 			if x := slices.IndexFunc(t.slept, func(x attach.Thread) bool { return x.TID == b.TID }); x >= 0 && a.Proc != 0 && s.keep == nil {
@@ -95,7 +95,7 @@ func (s *session) slept(a *trace.Attached, x *attach.Thread, now trace.Ns) (trac
 		e.Object = x.Arg
 	}
 	uid := s.seg.Header().NextThreadUID.Add(1)
-	if !s.asm.Slept(uint32(a.Proc), uid, uint32(x.TID), x.Name, &e) {
+	if !s.asm.Slept(uint32(a.Proc), uid, uint32(x.Inner), x.Name, &e) {
 		return 0, false
 	}
 	return trace.ThreadID(uid), true

@@ -33,7 +33,8 @@ func newAttach() *cobra.Command {
 		Long: `attach records processes that run already, until they end, -d is over or Ctrl-C is typed. Then it leaves them as they
 were. It writes the same files and the same summary as run.
 
-A process is named by its pid, or by the name of its program where only one process has that name.
+A process is named by its pid, or by the name of its program where only one process has that name. The id of a container (or its first
+12 digits), the name or uid of a pod, and the name of a systemd unit stand for all of their processes that can be attached to.
 
 It works for dynamically linked x86-64 programs with glibc 2.34 or later, or musl, on Linux 5.6 or later.
 hbtrace doctor PID says beforehand whether a process can be attached to.`,
@@ -155,28 +156,46 @@ func processes(args []string) ([]int, error) {
 	var out []int
 	seen := map[int]bool{}
 	for _, arg := range args {
+		var pids []int
 		pid, err := strconv.Atoi(arg)
-		if err != nil {
-			if pid, err = byName(arg); err != nil {
-				return nil, err
-			}
-		}
-		if pid <= 0 {
+		if err == nil && pid <= 0 {
 			return nil, fmt.Errorf("%s is no pid", arg)
 		}
-		if !seen[pid] {
-			seen[pid] = true
-			out = append(out, pid)
+		if err == nil && !(len(arg) >= 12 && hexadecimal.MatchString(arg)) { // a container's id may have no letter
+			pids = []int{pid}
+		} else if pids, err = byName(arg); err != nil {
+			return nil, err
+		}
+		for _, pid := range pids {
+			if !seen[pid] {
+				seen[pid] = true
+				out = append(out, pid)
+			}
 		}
 	}
 	return out, nil
 }
 
-// byName finds the one process whose program or name is that.
-func byName(name string) (int, error) {
+// byName finds the one process whose program or name is that, or all that belong to the container, pod or unit and can be attached to.
+func byName(name string) ([]int, error) {
+	if all := members("/proc", name); len(all) > 0 {
+		var able []int
+		var why error
+		for _, pid := range all {
+			if err := attach.Check(pid); err != nil {
+				why = err
+			} else {
+				able = append(able, pid)
+			}
+		}
+		if len(able) == 0 {
+			return nil, fmt.Errorf("none of the %d processes of %s can be attached to: %w", len(all), name, why)
+		}
+		return able, nil
+	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	var found []string
 	for _, e := range entries {
@@ -192,9 +211,10 @@ func byName(name string) (int, error) {
 	}
 	switch len(found) {
 	case 0:
-		return 0, fmt.Errorf("no process has the name %s", name)
+		return nil, fmt.Errorf("no process has the name %s, and no container, pod or unit", name)
 	case 1:
-		return strconv.Atoi(found[0])
+		pid, err := strconv.Atoi(found[0])
+		return []int{pid}, err
 	}
-	return 0, fmt.Errorf("%d processes have the name %s: name one by its pid (%s)", len(found), name, strings.Join(found, ", "))
+	return nil, fmt.Errorf("%d processes have the name %s: name one by its pid (%s)", len(found), name, strings.Join(found, ", "))
 }

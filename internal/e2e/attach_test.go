@@ -27,18 +27,27 @@ func busy(t *testing.T, exe string, env ...string) *testprog.Running {
 	t.Helper()
 	p := testprog.Start(t, testprog.Command{Args: []string{exe}, Env: append(os.Environ(), env...)})
 	eventually(t, "the program's threads", func() bool { return len(tasks(p.PID())) >= busyThreads })
+	settled(t, p.PID())
+	return p
+}
+
+// settled waits until busy has opened and loaded all that it will: glibc loads libgcc for the first thread that calls pthread_exit, and then
+// the thread that makes threads takes another name.
+func settled(t *testing.T, pid int) {
+	t.Helper()
 	eventually(t, "all that the program opens and loads", func() bool {
-		maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.PID()))
-		events := false
-		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.PID()))
+		events, begun := false, false
+		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 		for _, fd := range fds {
 			link, _ := os.Readlink(fd)
 			events = events || link == "anon_inode:[eventpoll]"
 		}
-		// glibc loads libgcc for the first thread that calls pthread_exit
-		return events && (bytes.Contains(maps, []byte("libgcc_s")) || bytes.Contains(maps, []byte("musl")))
+		for _, tid := range tasks(pid) {
+			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/comm", pid, tid))
+			begun = begun || string(name) == "begun\n"
+		}
+		return events && begun
 	})
-	return p
 }
 
 // eventually polls for a minute and more.
