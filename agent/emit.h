@@ -214,7 +214,7 @@ static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const 
   if (ask == HB_ASK_PERIODIC && !(rec_flags & HB_RECF_CONSUMED)) {
     uint64_t cpu = hb_thread_cpu_ns(), weight = hb_points_pass(t, cpu, hb_stamp());
     hb_emit_cpu(t, hook, t->left_pc, uc, frame, rec_flags, cpu, weight);
-    if (uc) hb_own_met(t->slot, hb_ucontext_pc(uc));
+    if (uc) hb_own_met(t->slot, hb_ucontext_pc(uc), weight);
     if (uc) { /* what is left of the run tells which kind it was: hb_sample_point looks at the next call */
       t->left_stamp = hb_stamp();
       t->cpu_bound = HB_POINT_MET;

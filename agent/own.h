@@ -6,12 +6,13 @@
  *   handlers   all of them, from the first instruction to the last.
  *   clocks     reading the thread's CPU clock at a sampling point.
  *   gates      functions that are too short to be timed (malloc, free, uncontended locks; HB_GATE). A sampling signal that interrupts one
- *              stands for a sampling period spent there.
+ *              stands for the CPU time that its sample weighs.
  *
  * A timed stretch of more than HB_OWN_MOST_NS was preempted: it is left out. What the kernel does to deliver a signal is not in it. */
 #ifndef HB_OWN_H
 #define HB_OWN_H
 
+#include "sampler/points.h"
 #include "unwind/stack.h"
 
 #define HB_OWN_SECTIONS 7
@@ -54,10 +55,10 @@ HB_INLINE void hb_own_end(struct hb_tls *t, int in_handler) {
   l->own_from = 0;
 }
 
-/* A sampling signal interrupted `pc`, outside of sections. signal-safe */
-HB_INLINE void hb_own_met(struct hb_thread *s, uintptr_t pc) {
+/* A sampling signal interrupted `pc`, outside of sections, and stands for `weight` ns. signal-safe */
+HB_INLINE void hb_own_met(struct hb_thread *s, uintptr_t pc, uint64_t weight) {
   if (HB_UNLIKELY(pc - (uintptr_t)hb_gates_lo < (uintptr_t)(hb_gates_hi - hb_gates_lo)))
-    hb_own_add(s, (uint64_t)(((unsigned __int128)hb.cpu_period_ns * hb.stamps_mult) >> 20));
+    hb_own_add(s, (uint64_t)(((unsigned __int128)weight * hb.stamps_mult) >> 20));
 }
 
 #endif

@@ -246,7 +246,7 @@ static int hb_geometry_read(const struct hb_header *shared, uint64_t bytes, stru
              k * sizeof(struct hb_subbuf) <= len - g->ring_ctl_off && k * cap <= len - g->ring_data_off;
   /* The kernel's defaults for other signals end the process, and its C library keeps the first two real-time ones. */
   int harmless = (g->signal == HB_SIGURG || (g->signal > 33 && g->signal <= 64)) && g->tick_ns > 0 && g->tick_ns <= HB_LONG_NS &&
-                 (!g->cpu_period_ns || (g->cpu_period_ns >= 1000 && g->cpu_period_ns <= HB_LONG_NS)) &&
+                 (!g->cpu_period_ns || (g->cpu_period_ns >= 1000 && g->cpu_period_ns <= UINT32_MAX)) &&
                  (!g->cycles_mult || (g->cycles_mult >> 24 && !(g->cycles_mult >> 40))); /* 1/256 to 256 ns a cycle */
   return fits && harmless;
 }

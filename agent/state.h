@@ -57,8 +57,9 @@ struct hb_tls {
   uintptr_t busy_sp;    /* in the agent's own capture or emission: where it was entered; a signal then defers. 0: not in it */
   uint32_t wait_threshold_ns; /* in force for this thread: waits shorter than this are only counted */
   uint32_t wait_tick;   /* of its last recorded wait or release, low half */
-  uint32_t wait_credit; /* waits and releases that may be recorded before their thresholds grow */
-  uint32_t alloc_credit; /* allocation samples that may be taken before the period grows */
+  uint16_t wait_credit; /* waits and releases that may be recorded before their thresholds grow */
+  uint16_t alloc_credit; /* allocation samples that may be taken before the period grows */
+  uint32_t cpu_length;  /* ns of the stratum that the next point lies in */
   uint32_t uid;
   uint32_t deferred;    /* HB_ASK_* that a signal could not sample because of busy_sp, and its HB_RECF_* << 8 */
   uint32_t tid;         /* of the thread that joined: what its slot says is others' to write as well */
@@ -160,6 +161,7 @@ struct hb_wiped {
   _Atomic uint64_t codes[HB_PY_CODES]; /* functions of Python that have an id (python/names.h); untouched without Python */
 };
 
+#define HB_WAIT_LONG_NS 10000000 /* a wait or call of so long is recorded whatever the budget */
 #define HB_WAIT_ALWAYS_NS 50000 /* a wait of so long is always recorded (hooks/wait.h) */
 
 /* the beginning of the kernel's siginfo_t (include/uapi/asm-generic/siginfo.h, _rt) */

@@ -67,10 +67,10 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "2df808cc6fa4052f66e709521158a28d8f6624d4173bd8c7d82f663210800d12",
+	sourcesSHA256: "bebb90c37002affb9eabee15040984c7b08bd93442c0e230a5b86270f2184c3a",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so":    "7f5d23736df807a27258979073452db5ce9e330eca8196bf397170b981cf341b",
-		"agent/hbattached_linux_amd64.so": "cdb513fbd09d2e0bc4105c1b842f40299ef89b2b3d1ca96e80c14e03c844efef",
+		"agent/hbagent_linux_amd64.so":    "0d4f57814dc822863385c66fa4e4b3679096226a2652eb2fdf23f7203e28ebe9",
+		"agent/hbattached_linux_amd64.so": "bb359f5a4bf9b99d293ee8330d00c009592219d8540d01de37f83aa3839cba31",
 		"agent/hbdormant_linux_amd64.so":  "adb3551cf65be45a24b68638f28050718411c9454b2fa2e21e851c883770ad9c",
 		"agent/stub_linux_386.so":         "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},

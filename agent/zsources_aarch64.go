@@ -61,8 +61,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "2ef2068646ea8b08875b85a0fe9c8081eab3c0a4ae7a0d1b9160be84e6afa437",
+	sourcesSHA256: "0166f8c569ad5a4c012618b13753daa275ca7cae29e0195b9ef8a6ce4d091b45",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "16072c8f4718ad0a3728e3d111e69e078639db774f7f05947cf5a893f63e45e8",
+		"agent/hbagent_linux_arm64.so": "130089eb564ddaf7c00bc6427ba260d1ceccd272dc870a75de1b7ce84fcbfa22",
 	},
 }

@@ -100,7 +100,9 @@ type session struct {
 	lastLook           time.Time
 	finishing          bool
 	lostInGone         uint64
-	ownInGone          uint64 // stamps that agents used in threads and processes whose slots are free again
+	governor           *governor      // nil: no budget
+	firstThread        trace.ThreadID // that was met; 0 none yet
+	ownInGone          uint64         // stamps that agents used in threads and processes whose slots are free again
 	quiet              map[uint32]sampler.Quiet
 	code               map[uint32]*codeFiles // of processes that make code
 	forkedFrom         map[uint32]uint32     // by fork without exec
@@ -172,6 +174,9 @@ func (s *session) pipeline() error {
 		},
 		Describe: s.describe,
 		OnThread: func(t trace.Thread) {
+			if s.firstThread == 0 {
+				s.firstThread = t.ID
+			}
 			s.targets.met(&t)
 			s.nameGoroutine(&t)
 			t.SignalsSent = max(t.SignalsSent, s.sent[t.ID])
@@ -208,6 +213,7 @@ func (s *session) start() {
 	now := time.Now()
 	s.lastStore, s.lastRefresh, s.lastAttend = now, now, now
 	s.begun, s.nextUsage = now, now.Add(firstUsage)
+	s.governor = newGovernor(s)
 }
 
 // run moves data until the command has ended, and the processes that it left behind if they are followed.
@@ -280,7 +286,7 @@ func (s *session) run(ctx context.Context, c *child) {
 // when a ring fills or a process or module appears.
 func (s *session) pause(n int, took time.Duration) time.Duration {
 	switch {
-	case n >= s.opt.RingBytes/8:
+	case n >= s.opt.RingBytes/8, s.opt.forceKnobs > 0:
 		return minPause
 	case s.unsettled():
 		return taskPause
@@ -331,6 +337,7 @@ func (s *session) housekeeping(begun time.Time) {
 		s.lookAtUsage()
 	}
 	s.unrecorded.look(now)
+	s.governor.look(now)
 	if s.keep != nil {
 		s.keep.tend(now)
 	}

@@ -49,6 +49,7 @@ type Options struct {
 	// What is shorter leaves only counters. Negative: nothing is too short.
 	CallThreshold time.Duration // blocking calls; 100 µs
 	LockThreshold time.Duration // contended waits; 10 µs
+	Budget        float64       // what recording may use, as a share of the program's CPU time (budget.go); 0: all that the rest of the options asks for
 	ReleaseDebt   time.Duration // delay that a lock's releases must have caused before one is recorded; 10 µs
 	RingBytes     int           // of the ring, a power of two; 8 MiB
 	BufferBytes   int           // of the history between ring and file; 16 MiB
@@ -56,8 +57,9 @@ type Options struct {
 	Duration time.Duration // stop recording after this; the program runs on and is waited for. 0: until it ends
 	Follow   bool          // record processes that outlive the command, until the last has ended
 
-	maxNodes int    // of the stack table; stacktable's default
-	Kernel   Kernel // whether the kernel's scheduling events are recorded too; KernelOff
+	forceKnobs time.Duration // tests: turn a knob each so long, whatever is used; 0: not
+	maxNodes   int           // of the stack table; stacktable's default
+	Kernel     Kernel        // whether the kernel's scheduling events are recorded too; KernelOff
 
 	Version  string         // of hbtrace, for the file; "(devel)"
 	Alert    func(string)   // called with what the user should know while the command runs, one line each; nil: not at all

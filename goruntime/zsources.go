@@ -18,8 +18,8 @@ var madeAMD64 = made{
 		"segment/atomic.h",
 		"segment/layout.h",
 	},
-	sourcesSHA256: "48ab28892942d0be630a797ff076330255deaf7b71b1016aad8f597b5e2e2dd6",
+	sourcesSHA256: "795c5297fa53ee5671e499fe401ac16086cc2d13db3f77759498288732e70f5e",
 	objectsSHA256: map[string]string{
-		"goruntime/blob_linux_amd64.elf": "2957e71874d285d627b6542c6c250f9e9e0d832c55e2c4f737682246b9f382e0",
+		"goruntime/blob_linux_amd64.elf": "e8c02f0fb2ed83e6bab2a40b92ff249182eea78003eee7af82bd8444f75c26e6",
 	},
 }

@@ -31,6 +31,8 @@ static uint64_t hb_alloc_gap(struct hb_tls *t) {
   if (hb.alloc_period <= 1) return 0;
   x ^= x << 13, x ^= x >> 7, x ^= x << 17; /* xorshift64, Marsaglia 2003 */
   t->random = x;
+  uint64_t knob = hb_load_relaxed(&hb.header->knob_alloc_period);
+  if (HB_UNLIKELY(knob > t->alloc_period) && knob >> 40 == 0) t->alloc_period = knob; /* the sample at the gap's end says so */
   double gap = hb_minus_log2((x >> 10) | 1) * 0.6931471805599453 * (double)t->alloc_period;
   return gap < 1 ? 1 : (uint64_t)gap;
 }
@@ -52,7 +54,7 @@ static void hb_alloc_adapt(struct hb_tls *t) {
   } else if (credit > HB_ALLOC_BURST / 2 && t->alloc_period > hb.alloc_period) {
     t->alloc_period /= 2;
   }
-  t->alloc_credit = (uint32_t)credit;
+  t->alloc_credit = (uint16_t)credit;
 }
 
 /* under busy */

@@ -59,10 +59,12 @@ HB_INLINE void hb_call_enter(struct hb_call *c, uint32_t hook, uint64_t object, 
 static HB_NOINLINE void hb_call_slow(struct hb_tls *t, struct hb_thread *s, const struct hb_call *c, uint32_t hook,
                                      uint64_t object, int64_t e, const void *frame) {
   hb_store_relaxed(&s->calls_slow, hb_load_relaxed(&s->calls_slow) + 1);
+  uint64_t knob = hb_load_relaxed(&hb.header->knob_call_ns);
+  if (HB_UNLIKELY(knob) && hb_stamp_ns(c->began, hb_stamp()) < (knob < HB_WAIT_LONG_NS ? knob : HB_WAIT_LONG_NS)) return;
   uint32_t flags = e == -HB_EINTR ? HB_RECF_INTERRUPTED : e == -HB_EAGAIN ? HB_RECF_TIMEDOUT : e < 0 ? HB_RECF_FAILED : 0u;
   struct hb_interval i = {hook, flags, 0, 0, object, 0, 0, c->began, e};
-  struct hb_from from;
-  hb_handoff(t, hook, object, e, c->stamp, c->ready, c->ready_n, &from);
+  struct hb_from from = {0};
+  if (HB_LIKELY(!(hb_load_relaxed(&hb.header->knob_flags) & HB_KNOB_NO_WRITERS))) hb_handoff(t, hook, object, e, c->stamp, c->ready, c->ready_n, &from);
   if (from.thread) {
     i.releaser = from.thread;
     i.release_ns = hb_now_ns() - hb_stamp_ns(from.stamp, hb_stamp());

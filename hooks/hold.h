@@ -92,7 +92,11 @@ static HB_GATE HB_NOINLINE struct hb_hold *hb_hold_begin(struct hb_tls *t, uint3
   struct hb_holds *h = hb_holds_of(t);
   if (!h && !(h = hb_holds_make(t, frame))) return NULL;
   uint64_t tick = hb_load_relaxed(&hb.header->tick);
-  if (tick != h->tick) h->tick = tick, h->credit = HB_HOLD_PER_TICK;
+  if (tick != h->tick) {
+    uint32_t knob = hb_load_relaxed(&hb.header->knob_holds);
+    h->tick = tick;
+    h->credit = knob && knob < HB_HOLD_PER_TICK ? knob : HB_HOLD_PER_TICK;
+  }
   struct hb_hold *e = NULL, *free_ = NULL;
   for (int i = 0; i < HB_HELD; i++) {
     struct hb_hold *x = &h->e[i];

@@ -113,7 +113,7 @@ static HB_NOINLINE void hb_wait_adapt(struct hb_tls *t) {
     if (t->debt_shift) t->debt_shift--;
     credit = HB_WAIT_BURST / 4;
   }
-  t->wait_credit = (uint32_t)credit;
+  t->wait_credit = (uint16_t)credit;
 }
 
 /* hook path; keeps errno. result: the call's value or -errno. Returns whether the wait was recorded. */
@@ -136,6 +136,7 @@ static int hb_wait_end(struct hb_wait *w, uint32_t hook, uint64_t object, uint64
   hb_store_relaxed(&s->wait_ns, hb_load_relaxed(&s->wait_ns) + ns);
   if (HB_UNLIKELY(hb_own_passage(waits))) hb_own_timed(s, t->left_stamp, hb_stamp(), HB_OWN_PASSAGES);
   if (ns < t->wait_threshold_ns || !(hb.features & HB_FEATURE_LOCK)) return 0;
+  if (HB_UNLIKELY(ns < hb_load_relaxed(&hb.header->knob_wait_ns)) && ns < HB_WAIT_LONG_NS) return 0;
   hb_wait_adapt(t);
   struct hb_interval i = {hook, flags, w->owner, 0, object, object2, 0, w->began, result};
   if (!(flags & HB_RECF_TIMEDOUT)) i.releaser = hb_baton_take(object, w->start_ns, &i.release_ns);

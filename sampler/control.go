@@ -47,6 +47,7 @@ type samplerHead struct {
 	sent       atomic.Uint64
 	failed     atomic.Uint64
 	stuck      atomic.Uint64
+	cpuNs      atomic.Uint64 // of this sampler process so far, as of its last look
 	noFD       atomic.Uint64 // threads not looked at for want of a descriptor
 	failureLen atomic.Uint32
 	failure    [256]byte // before ready = 2

@@ -20,10 +20,12 @@ const (
 	kernelTickNs = 10e6
 	stuckNs      = 100e6
 	maxStuckWait = 6400e6
+	cpuEvery     = 32  // read our own CPU clock
 	orphanEvery  = 128 // look for the collector's death
 	// When nobody has run or recorded anything for idleAfter rounds, a round is slowStep ticks long: to wake up a
 	// thousand times a second costs 3 % of a virtual CPU by itself.
 	idleAfter    = 100
+	mostTicks    = 64 // in a round
 	slowStep     = 8
 	quietRetryNs = 5e9
 )
@@ -33,7 +35,10 @@ type loop struct {
 	ctl        *control
 	head       *segment.Header
 	tickNs     int64
-	intervalNs uint64 // CPU time between periodic samples
+	configNs   uint64 // CPU time between periodic samples, as configured
+	intervalNs uint64 // and in force: turn
+	ticks      uint64 // so many ticks make a round
+	noGaps     bool   // only periodic samples are taken
 	cookie     uint64
 	signal     int32 // of the session
 	sampling   bool  // FeatureCPU: without it only ticks are published
@@ -67,6 +72,9 @@ func (l *loop) run() {
 	wanted := clockNs()
 	last, step := uint64(0), uint64(1)
 	for round := uint64(0); l.ctl.head.stop.Load() == 0; round++ {
+		if round%cpuEvery == 0 {
+			h.cpuNs.Store(processCPUNs())
+		}
 		// PDEATHSIG does this as well, except where the collector died before it was armed.
 		if round%orphanEvery == 0 && !l.parentLives() {
 			return
@@ -81,6 +89,7 @@ func (l *loop) run() {
 			h.missed.Add(l.tick - last - step)
 		}
 		last = l.tick
+		l.turn()
 		if l.sampling && l.head.Recording.Load() != 0 {
 			l.lookAtAll()
 		}
@@ -110,9 +119,20 @@ func (l *loop) step() uint64 {
 	}
 	l.busy, l.written = false, written
 	if l.idle < idleAfter {
-		return 1
+		return l.ticks
 	}
-	return slowStep
+	return max(l.ticks, slowStep)
+}
+
+// turn takes up what the collector has changed of how often threads are sampled, within sane bounds.
+func (l *loop) turn() {
+	interval := min(max(l.head.KnobCPUPeriodNs.Load(), l.configNs), max(1e9, l.configNs))
+	ticks := min(max(uint64(l.head.KnobTicks.Load()), 1), mostTicks)
+	l.noGaps = l.head.KnobFlags.Load()&segment.KnobNoGaps != 0
+	if interval != l.intervalNs || ticks != l.ticks {
+		l.intervalNs, l.ticks = interval, ticks
+		l.chance = chanceOf(ticks*uint64(l.tickNs), interval)
+	}
 }
 
 // phase is when in the next tick to wake, at random: programs sleep for whole milliseconds, too, and would be

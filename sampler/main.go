@@ -75,13 +75,13 @@ func newLoop(seg *segment.Segment, ctl *control) (*loop, error) {
 	l := &loop{
 		seg: seg, ctl: ctl, head: seg.Header(),
 		tickNs: int64(c.TickNs), cookie: uint64(seg.Cookie()),
-		intervalNs: 1e9 / uint64(ctl.head.freq),
-		sampling:   c.Features&segment.FeatureCPU != 0,
-		rng:        uint64(seg.Cookie()) | 1,
-		slots:      make([]*segment.Thread, g.Threads),
-		rest:       make([]uint64, g.Threads),
-		threads:    make([]thread, g.Threads),
-		procs:      make([]proc, g.Procs),
+		configNs: 1e9 / uint64(ctl.head.freq), intervalNs: 1e9 / uint64(ctl.head.freq), ticks: 1,
+		sampling: c.Features&segment.FeatureCPU != 0,
+		rng:      uint64(seg.Cookie()) | 1,
+		slots:    make([]*segment.Thread, g.Threads),
+		rest:     make([]uint64, g.Threads),
+		threads:  make([]thread, g.Threads),
+		procs:    make([]proc, g.Procs),
 	}
 	for i := range l.slots {
 		l.slots[i] = seg.Thread(i)

@@ -1,6 +1,6 @@
 /* points.h: where in its own CPU time a thread is to be sampled.
  *
- * A thread's CPU time is cut into strata of cpu_period_ns, and one sampling point lies at a random place in each, drawn
+ * A thread's CPU time is cut into strata of a period each (hb_cpu_period), and one sampling point lies at a random place in each, drawn
  * before anybody knows what the thread will be doing there. The thread itself notices that it has passed a point, at
  * the calls that can sleep: on leaving one, the point lies inside the call, and the call's stack is exactly where the time
  * went, in the kernel or not; on entering one, it lies in the run of work since the last call, of which signals that the
@@ -33,12 +33,23 @@ HB_INLINE int hb_signalled(const struct hb_tls *t) {
          !(hb_load_relaxed(&hb.slot->flags) & (HB_PROCF_SYNC_ONLY | HB_PROCF_HANDLER_CHAINED | HB_PROCF_LOADING));
 }
 
-static void hb_point_draw(struct hb_tls *t) {
+#define HB_PERIOD_MOST_NS 1000000000u
+
+/* The period in force: a thread takes a new one when it draws its next point, so each point stands for the stratum that
+ * it was drawn in (collector/budget.go). 0: no CPU profile. signal-safe */
+HB_INLINE uint64_t hb_cpu_period(void) {
+  uint64_t period = hb.cpu_period_ns, knob = hb_load_relaxed(&hb.header->knob_cpu_period_ns);
+  if (HB_LIKELY(knob <= period) || !period) return period;
+  return knob < HB_PERIOD_MOST_NS ? knob : HB_PERIOD_MOST_NS > period ? HB_PERIOD_MOST_NS : period;
+}
+
+static void hb_point_draw(struct hb_tls *t, uint64_t period) {
   uint64_t x = t->random;
   x ^= x << 13, x ^= x >> 7, x ^= x << 17; /* xorshift64, Marsaglia 2003 */
   t->random = x;
-  t->cpu_next = t->cpu_stratum + (uint64_t)(((unsigned __int128)x * hb.cpu_period_ns) >> 64);
-  t->cpu_stratum += hb.cpu_period_ns;
+  t->cpu_next = t->cpu_stratum + (uint64_t)(((unsigned __int128)x * period) >> 64);
+  t->cpu_stratum += period;
+  t->cpu_length = (uint32_t)period;
 }
 
 static void hb_point_bound(struct hb_tls *t, uint64_t cpu, uint64_t stamp) {
@@ -50,25 +61,25 @@ static void hb_points_begin(struct hb_tls *t, uint64_t from, uint64_t cpu) {
   t->cpu_stratum = from;
   t->cpu_bound = hb_stamp() + HB_POINT_NEVER;
   if (!hb.cpu_period_ns) return;
-  hb_point_draw(t);
+  hb_point_draw(t, hb_cpu_period());
   hb_point_bound(t, cpu < t->cpu_next ? cpu : t->cpu_next, hb_stamp());
 }
 
 /* The thread has used `cpu` ns by now: passes the points up to there and returns their weight, ns; 0 when there were
  * none. signal-safe */
 static uint64_t hb_points_pass(struct hb_tls *t, uint64_t cpu, uint64_t stamp) {
-  uint64_t passed = 0, period = hb.cpu_period_ns;
+  uint64_t weight = 0, period = hb_cpu_period();
   if (!period) {
     t->cpu_bound = stamp + HB_POINT_NEVER;
     return 0;
   }
   if (cpu > t->cpu_stratum + 1024 * period) { /* strata of a long call, all alike: each has its point */
-    passed = (cpu - t->cpu_stratum) / period - 1;
-    t->cpu_stratum += passed * period;
+    weight = ((cpu - t->cpu_stratum) / period - 1) * period;
+    t->cpu_stratum += weight;
   }
-  for (; t->cpu_next <= cpu; passed++) hb_point_draw(t);
+  for (; t->cpu_next <= cpu; hb_point_draw(t, period)) weight += t->cpu_length;
   hb_point_bound(t, cpu, stamp);
-  return passed * period;
+  return weight;
 }
 
 #endif

@@ -108,6 +108,15 @@ var (
 	clockOffset = segment.Now() - int64(time.Since(clockBegin))
 )
 
+// processCPUNs is this process's CPU time.
+func processCPUNs() uint64 {
+	var ts unix.Timespec
+	if _, _, e := syscall.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_PROCESS_CPUTIME_ID, uintptr(unsafe.Pointer(&ts)), 0); e != 0 {
+		return 0
+	}
+	return uint64(ts.Nano())
+}
+
 // sleepUntil sleeps to an absolute CLOCK_MONOTONIC time, however often signals interrupt it.
 func sleepUntil(ns int64) {
 	ts := unix.Timespec{Sec: ns / 1e9, Nsec: ns % 1e9}

@@ -324,6 +324,13 @@ func (s *Sampler) Err() error {
 	return s.err
 }
 
+// CPU is the CPU time used so far, within some wake-ups.
+func (s *Sampler) CPU() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cpu + time.Duration(s.ctl.head.cpuNs.Load())
+}
+
 // Stop ends the sampler and waits for it. Counters stay readable until Close. It returns the CPU time used.
 func (s *Sampler) Stop() time.Duration {
 	s.once.Do(func() {

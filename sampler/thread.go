@@ -37,7 +37,7 @@ func (l *loop) look(i int, picked bool) uint64 {
 	uid := s.UID.Load()
 	if uid != t.uid {
 		t.reset(uid)
-		t.budgets = [2]budget{newBudget(l.intervalNs), newBudget(uint64(l.tickNs))}
+		t.budgets = [2]budget{newBudget(l.configNs), newBudget(uint64(l.tickNs))}
 	}
 	if uid == 0 || uid == segment.UIDClaiming {
 		return 1
@@ -70,7 +70,7 @@ func (l *loop) look(i int, picked bool) uint64 {
 	kind := uint32(segment.AskGap)
 	if picked {
 		kind = segment.AskPeriodic
-	} else if lastTick+1 >= l.tick { // it passed a hook in the last tick: no gap
+	} else if l.noGaps || lastTick+1 >= l.tick { // it passed a hook in the last tick: no gap
 		l.busy = true
 		return 1
 	}
@@ -90,6 +90,7 @@ func (l *loop) look(i int, picked bool) uint64 {
 	l.busy = true
 	t.still, t.backoff = 0, 1
 	b := &t.budgets[0]
+	b.perNs = l.intervalNs
 	if kind == segment.AskGap {
 		b = &t.budgets[1]
 	}

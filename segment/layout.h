@@ -74,6 +74,14 @@ struct hb_header {
   _Alignas(64) _Atomic uint64_t heartbeat_ns; /* last drain; an agent whose ring is full and whose collector
                                                has been silent for HB_SILENCE_NS stops recording until it moves */
   _Atomic uint32_t recording; /* 1 while the session records; 0 = hooks pass through */
+  /* -- own line; written by the collector: how much detail is recorded (collector/budget.go). 0: as configured above -- */
+  _Alignas(64) _Atomic uint64_t knob_cpu_period_ns; /* CPU time of a thread per sampling point; never less than configured */
+  _Atomic uint64_t knob_wait_ns; /* contended waits shorter than this leave only counters, */
+  _Atomic uint64_t knob_call_ns; /* and so do blocking calls shorter than this */
+  _Atomic uint64_t knob_alloc_period; /* mean bytes between sampled allocations, at least */
+  _Atomic uint32_t knob_holds; /* acquisitions of hot locks that a thread notes in a tick; 0: HB_HOLD_PER_TICK */
+  _Atomic uint32_t knob_ticks; /* the sampler wakes up each so many ticks; 0: each */
+  _Atomic uint32_t knob_flags; /* HB_KNOB_* */
   /* -- own line; written by agents (fetch-and-add) -- */
   _Alignas(64) _Atomic uint32_t next_proc_uid;   /* last uid given; uids start at 1 */
   _Atomic uint32_t next_thread_uid;
@@ -83,6 +91,8 @@ struct hb_header {
   _Atomic uint64_t procs_unslotted;
 };
 #define HB_SILENCE_NS 3000000000ull
+#define HB_KNOB_NO_GAPS 1u    /* no samples for the timeline alone */
+#define HB_KNOB_NO_WRITERS 2u /* who wrote to a descriptor is not looked up */
 
 /* ---- processes ----
  * FREE -> CLAIMING (agent, CAS) -> LIVE (agent, release store, identity filled)

@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "3ff94ff95780daf2e0cd8211703293369eb247d57dc31abe18fb57c7c5f57951"
+const layoutSHA256 = "997cb92f2e7133e7af86b112972449b9f85d63298b0175d775cd39237cc1686c"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -23,6 +23,8 @@ const (
 	FeatureLock            = 4                  // HB_FEATURE_LOCK
 	FeatureCall            = 8                  // HB_FEATURE_CALL
 	SilenceNs              = 0xb2d05e00         // HB_SILENCE_NS
+	KnobNoGaps             = 1                  // HB_KNOB_NO_GAPS
+	KnobNoWriters          = 2                  // HB_KNOB_NO_WRITERS
 	ProcFlagForked         = 1                  // HB_PROCF_FORKED
 	ProcFlagSyncOnly       = 2                  // HB_PROCF_SYNC_ONLY
 	ProcFlagMutexOpaque    = 4                  // HB_PROCF_MUTEX_OPAQUE
@@ -146,7 +148,7 @@ const (
 	BellFunc               = 4                  // HB_BELL_FUNC
 )
 
-// Header is struct hb_header, 448 bytes.
+// Header is struct hb_header, 512 bytes.
 type Header struct {
 	Magic            atomic.Uint64
 	Version          atomic.Uint32
@@ -182,6 +184,14 @@ type Header struct {
 	HeartbeatNs      atomic.Uint64
 	Recording        atomic.Uint32
 	_                [52]byte
+	KnobCPUPeriodNs  atomic.Uint64
+	KnobWaitNs       atomic.Uint64
+	KnobCallNs       atomic.Uint64
+	KnobAllocPeriod  atomic.Uint64
+	KnobHolds        atomic.Uint32
+	KnobTicks        atomic.Uint32
+	KnobFlags        atomic.Uint32
+	_                [20]byte
 	NextProcUID      atomic.Uint32
 	NextThreadUID    atomic.Uint32
 	ThreadsHigh      atomic.Uint32
@@ -1575,19 +1585,33 @@ var (
 	_ = [unsafe.Sizeof(Header{}.HeartbeatNs) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Header{}.Recording) - 328]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Header{}.Recording) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Header{}.NextProcUID) - 384]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.KnobCPUPeriodNs) - 384]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Header{}.KnobCPUPeriodNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.KnobWaitNs) - 392]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Header{}.KnobWaitNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.KnobCallNs) - 400]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Header{}.KnobCallNs) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.KnobAllocPeriod) - 408]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Header{}.KnobAllocPeriod) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.KnobHolds) - 416]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Header{}.KnobHolds) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.KnobTicks) - 420]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Header{}.KnobTicks) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.KnobFlags) - 424]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Header{}.KnobFlags) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.NextProcUID) - 448]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Header{}.NextProcUID) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Header{}.NextThreadUID) - 388]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.NextThreadUID) - 452]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Header{}.NextThreadUID) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Header{}.ThreadsHigh) - 392]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.ThreadsHigh) - 456]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Header{}.ThreadsHigh) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Header{}.ProcsHigh) - 396]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.ProcsHigh) - 460]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Header{}.ProcsHigh) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Header{}.ThreadsUnslotted) - 400]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.ThreadsUnslotted) - 464]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Header{}.ThreadsUnslotted) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(Header{}.ProcsUnslotted) - 408]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(Header{}.ProcsUnslotted) - 472]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Header{}.ProcsUnslotted) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(Header{}) - 448]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(Header{}) - 512]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Proc{}.State) - 0]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(Proc{}.State) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(Proc{}.UID) - 4]struct{}{} == [0]struct{}{}

@@ -42,11 +42,27 @@ const (
 	KindOff                         // interval [Start, Time]: off its CPU, as the kernel saw it (recorded with privileges only). Not in its thread's order: may be stored late, Same is 0
 	KindHold                        // interval [Start, Time]: had Object, for which others waited when it let go; Stack and Hook are where it took it. Not in its thread's order: Same is 0
 	KindUsage                       // interval [Start, Time]: what the kernel counted of the thread in it: Size minor and Weight major page faults, Object voluntary and Object2 involuntary context switches, Debt how long it was ready to run and had no CPU (0 where KindOff tells). Not in its thread's order
+	KindKnob                        // how much detail is recorded changed, of all threads: Object is the Knob, Object2 its value before and Size from here on (0: as configured). Thread is the first that was met, to have one. Not in its order
 )
 
 // Next to says that events of a kind stand next to their thread's own account: in no order with its other events, and no
 // part of where its time went.
-func (k Kind) Beside() bool { return k == KindOff || k == KindHold || k == KindUsage }
+func (k Kind) Beside() bool { return k == KindOff || k == KindHold || k == KindUsage || k == KindKnob }
+
+// Knob is what a KindKnob event changed: how much detail is recorded from there on, of all threads.
+type Knob uint64
+
+const (
+	KnobTicks       Knob = iota + 1 // ticks from one wake-up of the sampler to the next
+	KnobGaps                        // 1: no samples for the timeline alone
+	KnobHolds                       // acquisitions of hot locks that a thread notes in a tick
+	KnobAllocPeriod                 // least mean bytes between sampled allocations
+	KnobCPUPeriod                   // ns of CPU time for each sampling point of a thread
+	KnobWaits                       // shorter waits (ns) are only counted
+	KnobCalls                       // shorter calls (ns) are only counted
+	KnobWriters                     // 1: who wrote to a descriptor is not looked up
+	KnobLast        = KnobWriters
+)
 
 // Flags of an event.
 type Flags uint16

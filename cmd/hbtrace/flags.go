@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -49,6 +50,31 @@ func (d *durationFlag) Set(s string) error {
 		return fmt.Errorf("must not be negative")
 	}
 	d.value, d.given = v, true
+	return nil
+}
+
+// budgetFlag takes a share of the program's CPU time in percent, or off.
+type budgetFlag struct{ share float64 }
+
+func (b *budgetFlag) Type() string { return "percent" }
+
+func (b *budgetFlag) String() string {
+	if b.share == 0 {
+		return "off"
+	}
+	return strconv.FormatFloat(100*b.share, 'g', -1, 64) + "%"
+}
+
+func (b *budgetFlag) Set(s string) error {
+	if s == "off" {
+		b.share = 0
+		return nil
+	}
+	v, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
+	if err != nil || !(v > 0 && v <= 100) {
+		return errors.New("use a percentage above 0, such as 2%, or off")
+	}
+	b.share = v / 100
 	return nil
 }
 

@@ -39,6 +39,7 @@ type runFlags struct {
 	events         eventsFlag
 	unwind         unwindFlag
 	allocPeriod    sizeFlag
+	budget         budgetFlag
 	threshold      durationFlag
 	buffer         sizeFlag
 	kernel         kernelFlag
@@ -96,6 +97,7 @@ recording or the program cannot be started.`,
 	flags.Lookup("unwind").NoOptDefVal = "auto" // perf's -g has no value
 	flags.Var(&f.allocPeriod, "alloc-period", "mean bytes between sampled allocations; 1 samples all")
 	flags.Var(&f.threshold, "threshold", "waits and calls shorter than this are only counted (20us, 1ms; 0 records all; default 10us for locks, 100us for calls)")
+	flags.Var(&f.budget, "budget", "what recording may use, of the program's CPU time (2%): detail is given up, and told, to stay within it; off records all")
 	flags.VarP(&f.buffer, "buffer", "m", "memory between the program and the recorder, a power of two; a larger buffer drops fewer events")
 	flags.Var(&f.kernel, "kernel", "record the kernel's own scheduling events, which adds overhead: off, auto (where permitted), on")
 	flags.Var(&f.signal, "signal", "the sampling signal: urg, or rtmin+0 to rtmin+30 where the program needs SIGURG (less safe: docs/design/sampling.md)")
@@ -115,6 +117,7 @@ func (f *runFlags) options(command []string) (collector.Options, error) {
 		Command: command, Freq: f.freq, AllocPeriod: f.allocPeriod.value, Duration: f.duration.value, Follow: f.follow,
 		RingBytes: int(f.buffer.value), BufferBytes: max(leastHistory, 2*int(f.buffer.value)), Version: version(),
 	}
+	o.Budget = f.budget.share
 	o.Kernel, o.Sampling, o.Keep = f.kernel.mode, f.signal.number, f.keep.keep.value
 	if f.push.to != "" {
 		if err := f.push.check(); err != nil {

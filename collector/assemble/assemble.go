@@ -94,6 +94,7 @@ const (
 
 // Assembler holds the state of every thread and process that is being recorded.
 type Assembler struct {
+	longest   uint64 // that the period was: see period
 	cpuPeriod uint64 // that a sampling point stands for, ns; 0 without a segment
 	cpuDebt   int64  // ns, never above 0: what processes that have ended were given beyond what they used (cpuRest)
 	cfg       Config

@@ -132,7 +132,7 @@ func (a *Assembler) sample(t *thread, h *segment.Rec, rec []byte, e *trace.Event
 		if e.Hook == hooks.Execve {
 			e.CPU = a.execPassed(t, r.WeightNs)
 		} else {
-			e.CPU, e.Object, e.Weight = t.cpuPassed(r.CPUNs, r.WeightNs, a.cpuPeriod), r.Object, uint64(r.Worth)
+			e.CPU, e.Object, e.Weight = t.cpuPassed(r.CPUNs, r.WeightNs, a.period()), r.Object, uint64(r.Worth)
 		}
 	}
 	if r.Kind == segment.SamplePeriodic && h.Flags&segment.RecFlagAlone != 0 {
@@ -165,6 +165,16 @@ func (t *thread) cpuPassed(now, weight, period uint64) int64 {
 	d := min(weight, now+period-t.cpuLast)
 	t.cpuLast += d
 	return int64(d)
+}
+
+// period is the CPU time that a sampling point stands for at most: a budget makes it longer (collector/budget.go), and threads go on
+// with points that they drew before.
+func (a *Assembler) period() uint64 {
+	if a.cfg.Segment != nil && a.cpuPeriod != 0 {
+		a.longest = max(a.longest, a.cpuPeriod, min(a.cfg.Segment.Header().KnobCPUPeriodNs.Load(), 1e9))
+		return a.longest
+	}
+	return a.cpuPeriod
 }
 
 // execPassed books what a program used before it was recorded, all of it at once (agent/emit.h, hb_emit_exec). used is what
@@ -208,7 +218,7 @@ func (a *Assembler) cpuRest(t *thread, now uint64) int64 {
 	if !t.cpuUsed(now) {
 		return 0
 	}
-	period := a.cpuPeriod
+	period := a.period()
 	rest := int64(t.cpuSeen) - int64(t.cpuLast)
 	t.cpuLast = max(t.cpuLast, t.cpuSeen)
 	if t.proc == nil || period == 0 || rest >= 2*int64(period) {

@@ -124,5 +124,5 @@ func (c *checker) checkStats() {
 	}
 }
 
-// period is the CPU time that a sampling point stands for, ns.
-func (c *checker) period() int64 { return int64(1e9 / max(c.meta.Freq, 1)) }
+// period is the CPU time that a sampling point stands for at most, ns.
+func (c *checker) period() int64 { return max(int64(1e9/max(c.meta.Freq, 1)), c.longest) }

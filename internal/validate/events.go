@@ -63,6 +63,7 @@ var allowed = map[trace.Kind]fields{
 	trace.KindOff:         fObject | fObject2 | fSize | fResult | fReleaser | fRelease | fStart,
 	trace.KindHold:        fObject | fStart,
 	trace.KindUsage:       fObject | fObject2 | fSize | fDebt | fStart,
+	trace.KindKnob:        fObject | fObject2 | fSize,
 }
 
 func (c *checker) event(e *trace.Event) {
@@ -94,7 +95,9 @@ func (c *checker) event(e *trace.Event) {
 	}
 	if e.Kind.Beside() {
 		c.eventFields(e, may, bad)
-		if e.Kind != trace.KindUsage {
+		if e.Kind == trace.KindKnob {
+			c.knob(e, bad)
+		} else if e.Kind != trace.KindUsage {
 			c.off(e, bad)
 		} else if e.Stack != 0 || e.Object|e.Object2|e.Size|e.Weight|uint64(e.Debt) == 0 {
 			bad("counts nothing, or at a place")
@@ -193,6 +196,25 @@ func (c *checker) eventFields(e *trace.Event, may fields, bad func(string, ...an
 		if e.Release > e.Time {
 			bad("took the lock at %d, after letting it go", e.Release)
 		}
+	}
+}
+
+// knob checks one change of how much is recorded against the changes of that knob before it.
+func (c *checker) knob(e *trace.Event, bad func(string, ...any)) {
+	k := trace.Knob(e.Object)
+	switch {
+	case k < trace.KnobTicks || k > trace.KnobLast:
+		bad("there is no knob %d", k)
+	case e.Object2 != c.knobs[k] && c.stats.Overwritten == 0:
+		bad("knob %d was %d, not %d", k, c.knobs[k], e.Object2)
+	case e.Size == e.Object2:
+		bad("knob %d stays at %d", k, e.Size)
+	}
+	if k <= trace.KnobLast {
+		c.knobs[k] = e.Size
+	}
+	if k == trace.KnobCPUPeriod {
+		c.longest = max(c.longest, int64(min(e.Size, 1<<62)))
 	}
 }
 

@@ -55,6 +55,8 @@ type checker struct {
 	state   []threadState
 	live    map[site][]moment
 	events  uint64
+	knobs   [trace.KnobLast + 1]uint64
+	longest int64 // sampling period by KindKnob, ns
 }
 
 // Source returns nil when the recording keeps every invariant, else an error that names each that it breaks

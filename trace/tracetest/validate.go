@@ -147,7 +147,7 @@ func (v *validator) event(e *trace.Event) {
 	bad := func(format string, args ...any) {
 		v.add("event %d (kind %d of thread %d at %d): %s", v.events, e.Kind, e.Thread, e.Time, fmt.Sprintf(format, args...))
 	}
-	if e.Kind < trace.KindCPU || e.Kind > trace.KindUsage {
+	if e.Kind < trace.KindCPU || e.Kind > trace.KindKnob {
 		bad("no such kind")
 	}
 	t := v.threads[e.Thread]

@@ -32,7 +32,8 @@ type facts struct {
 	edges   []*edges.Edge  // by total
 	folded  uint64         // waits that no edge is kept for
 	foldedN int64          // ns of them
-	kinds   [trace.KindUsage + 1]uint64
+	knobs   knobs
+	kinds   [trace.KindKnob + 1]uint64
 	named   map[string]int // threads by name
 	odd     uint64         // events of no known kind
 	blame   *blame.Result  // nil: the view does not ask
@@ -191,6 +192,8 @@ func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*f
 			t.tail += max(0, e.CPU)
 		case trace.KindUsage:
 			t.ready += max(0, e.Debt)
+		case trace.KindKnob:
+			f.knobs.turn(e)
 		case trace.KindOff:
 			if could, ok := e.Runnable(); ok {
 				t.ready += int64(e.Time - could)

@@ -80,9 +80,10 @@ type jsonUnrecorded struct {
 }
 
 type jsonCost struct {
-	CollectorNs int64 `json:"collector_ns"`
-	SamplerNs   int64 `json:"sampler_ns"`
-	AgentNs     int64 `json:"agent_ns"` // in the program, a part of its CPU time
+	CollectorNs int64    `json:"collector_ns"`
+	SamplerNs   int64    `json:"sampler_ns"`
+	AgentNs     int64    `json:"agent_ns"`         // in the program, a part of its CPU time
+	Detail      []string `json:"detail,omitempty"` // what --budget gave up, and for how long
 }
 
 type jsonFunction struct {
@@ -326,7 +327,7 @@ func (f *facts) jsonHead(view View) *jsonHead {
 			Ticks: s.Ticks, TicksMissed: s.TicksMissed, WaitsFolded: f.folded, WaitsUnfollowed: f.unfollowed(), WaitsEstimated: f.estimated(),
 			ExactNs: exact, SampledNs: sampled, UnknownNs: unknown, Complete: s.Complete, Notes: []string{},
 		},
-		Cost:     jsonCost{int64(s.CollectorCPU), int64(s.SamplerCPU), int64(s.AgentCPU)},
+		Cost:     jsonCost{int64(s.CollectorCPU), int64(s.SamplerCPU), int64(s.AgentCPU), f.knobs.lines(f.meta.EndNs, f.duration())},
 		Attached: f.jsonAttached(),
 	}
 	r.Command = append(r.Command, f.meta.Command...)

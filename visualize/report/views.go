@@ -361,8 +361,8 @@ func (f *facts) threadsView(o Options) []string {
 	return f.end(out, o)
 }
 
-var kindNames = [trace.KindUsage + 1]string{
-	"", "cpu", "gap", "sync", "enter", "wait", "call", "release", "alloc", "free", "thread_start", "thread_exit", "lost", "off_cpu", "hold", "usage",
+var kindNames = [trace.KindKnob + 1]string{
+	"", "cpu", "gap", "sync", "enter", "wait", "call", "release", "alloc", "free", "thread_start", "thread_exit", "lost", "off_cpu", "hold", "usage", "knob",
 }
 
 func (f *facts) storageView(o Options) []string {

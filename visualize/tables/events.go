@@ -14,7 +14,7 @@ var kinds = [...]string{
 	trace.KindCPU: "cpu", trace.KindGap: "gap", trace.KindSync: "sync", trace.KindEnter: "enter", trace.KindWait: "wait",
 	trace.KindCall: "call", trace.KindRelease: "release", trace.KindAlloc: "alloc", trace.KindFree: "free",
 	trace.KindThreadStart: "thread_start", trace.KindThreadExit: "thread_exit", trace.KindLost: "lost", trace.KindOff: "off",
-	trace.KindHold: "hold", trace.KindUsage: "usage",
+	trace.KindHold: "hold", trace.KindUsage: "usage", trace.KindKnob: "knob",
 }
 
 type events struct {
