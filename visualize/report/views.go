@@ -320,7 +320,7 @@ func (f *facts) allocTable(sites []*allocSite, top int, o Options) *terminal.Tab
 
 func (f *facts) threadsView(o Options) []string {
 	t := &terminal.Table{Columns: []terminal.Column{
-		{Title: "CPU", Right: true}, {Title: "ready", Right: true}, {Title: "locks", Right: true}, {Title: "waits", Right: true}, {Title: "calls", Right: true},
+		{Title: "CPU", Right: true}, {Title: "runnable", Right: true}, {Title: "locks", Right: true}, {Title: "waits", Right: true}, {Title: "calls", Right: true},
 		{Title: "exact", Right: true}, {Title: "unknown", Right: true},
 		{Title: "thread", Flex: 3, Plain: true},
 	}, Indent: 2}

@@ -30,7 +30,7 @@ func (v *View) Text(w io.Writer, o Options) error {
 	o.Width = max(o.Width, leastWidth)
 	out := terminal.Wrap("", v.head(), o.Width)
 	t := terminal.Table{Columns: []terminal.Column{
-		{Title: "CPU", Right: true}, {Title: "ready", Right: true}, {Title: "thread", Flex: 2, Plain: true}, {Title: "state", Color: terminal.Bold},
+		{Title: "CPU", Right: true}, {Title: "runnable", Right: true}, {Title: "thread", Flex: 2, Plain: true}, {Title: "state", Color: terminal.Bold},
 		{Title: "for", Right: true}, {Title: "in", Flex: 4},
 	}}
 	for i := range v.Rows {
