@@ -1,4 +1,4 @@
-// How events are stored since version 2 of event sections: in batches of a few KiB that can be decoded alone. A batch
+// How events are stored: in batches of a few KiB that can be decoded alone. A batch
 // is a record of the block buffer, and an event section is a sequence of batches, so that what is moved from the
 // one to the other is copied and not coded anew.
 //
@@ -9,15 +9,13 @@
 //	         of them follow; the others are those of shape from-1
 //	fields   thread, time, then by mask and like, in the order of the has… constants
 //
-// mask says which fields follow, as in version 1. like says which are as they were before and do not: the thread as
+// mask says which fields follow (event.go). like says which are as they were before and do not: the thread as
 // in the event before, the others as in the last event of the same context. Contexts are contextCount slots that a
 // batch begins with empty; thread, kind and hook choose one. Two that share a slot spoil each other's guesses, no more.
 //
 // Numbers are varints. Time is the distance from the event before, the first one's from 0, back where like says so;
 // Start and Release are differences to Time, Object to the context's. Stack is the difference to the thread's last one, for which a batch has as many slots: near
 // stacks have near ids, and what a thread did last is nearer than what it did last in the same place.
-//
-// In version 2 shapes have no from, times are differences with a sign, and CPU is never as before.
 
 package tracefile
 
@@ -36,8 +34,8 @@ const (
 	likeSize               // Size and Weight
 	likeResult             // Result
 	likeWho                // Owner and Releaser
-	likeCPU                // CPU, since version 3
-	timeBack               // Time is before that of the event before; since version 3
+	likeCPU                // CPU
+	timeBack               // Time is before that of the event before
 	likeEnd
 )
 
@@ -50,9 +48,6 @@ const (
 	differsLike
 	differsEnd
 )
-
-// signedTimes is the version of event sections that has no likeCPU and timeBack, and each shape whole.
-const signedTimes = 2
 
 const (
 	contextBits  = 7

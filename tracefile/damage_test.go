@@ -321,23 +321,29 @@ func TestForeignSections(t *testing.T) {
 	}
 }
 
-func TestNewerSection(t *testing.T) {
-	data := plain(t)
-	var off int64
-	for _, s := range layout(t, data) {
-		if s.kind == sectionEvents {
-			off = s.off
+// TestOtherVersions: a section of a version that is not read ends the reading, with a line that says which way to go.
+func TestOtherVersions(t *testing.T) {
+	for version, want := range map[uint8]string{
+		sectionEvents.newest() + 1: "it was written by a newer version: it has version 4",
+		sectionEvents.oldest() - 1: "it was written by an older version: it has version 2, which this hbtrace no longer reads",
+	} {
+		data := plain(t)
+		var off int64
+		for _, s := range layout(t, data) {
+			if s.kind == sectionEvents {
+				off = s.off
+			}
 		}
-	}
-	data[off+1] = sectionEvents.newest() + 1
-	r, err := open("x", bytes.NewReader(fixChecksums(data)), int64(len(data)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := use(r)
-	want := fmt.Sprintf("recording x cannot be read to its end: events section at offset %d: it was written by a newer version: it has version %d", off, sectionEvents.newest()+1)
-	if len(list) != 0 || err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("%d events, error %v, want %q", len(list), err, want)
+		data[off+1] = version
+		r, err := open("x", bytes.NewReader(fixChecksums(data)), int64(len(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := use(r)
+		want = fmt.Sprintf("recording x cannot be read to its end: events section at offset %d: %s", off, want)
+		if len(list) != 0 || err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%d events, error %v, want %q", len(list), err, want)
+		}
 	}
 }
 

@@ -23,8 +23,7 @@ type BatchDecoder struct {
 	// of the batch that is being decoded
 	p      []byte
 	at     int
-	left   int  // events
-	signed bool // times of version 2
+	left   int // events
 	time   trace.Ns
 	thread trace.ThreadID
 
@@ -39,7 +38,7 @@ type saltedShape struct {
 // Decode calls f for each event of a batch, which may hold anything; the Event is reused between calls. An error of f
 // ends it and comes back as it is.
 func (d *BatchDecoder) Decode(p []byte, f func(*trace.Event) error) error {
-	err := d.decode(p, sectionEvents.newest(), f)
+	err := d.decode(p, f)
 	if stop, ok := err.(stopped); ok {
 		return stop.error
 	}
@@ -49,8 +48,8 @@ func (d *BatchDecoder) Decode(p []byte, f func(*trace.Event) error) error {
 	return nil
 }
 
-func (d *BatchDecoder) decode(p []byte, version uint8, f func(*trace.Event) error) error {
-	if err := d.begin(p, version); err != nil {
+func (d *BatchDecoder) decode(p []byte, f func(*trace.Event) error) error {
+	if err := d.begin(p); err != nil {
 		return err
 	}
 	for d.left > 0 {
@@ -64,8 +63,11 @@ func (d *BatchDecoder) decode(p []byte, version uint8, f func(*trace.Event) erro
 	return d.end()
 }
 
-// begin takes up a batch of a section of version 2 or newer.
-func (d *BatchDecoder) begin(p []byte, version uint8) error {
+// stopped wraps an error of the caller's function, to tell it from one of the file.
+type stopped struct{ error }
+
+// begin takes up a batch.
+func (d *BatchDecoder) begin(p []byte) error {
 	if len(p) < batchHeaderBytes {
 		return errMalformed
 	}
@@ -73,7 +75,6 @@ func (d *BatchDecoder) begin(p []byte, version uint8) error {
 	d.contexts = [contextCount]context{}
 	d.stacks = [contextCount]trace.StackID{}
 	d.p, d.at, d.left, d.time, d.thread = p, batchHeaderBytes, int(binary.LittleEndian.Uint16(p)), 0, 0
-	d.signed = version == signedTimes
 	return nil
 }
 
@@ -129,14 +130,12 @@ func (d *BatchDecoder) newShape(at int) (int, error) {
 	c := cursor{p: d.p[at:]}
 	var s likeShape
 	differs := uint8(differsEnd - 1)
-	if !d.signed {
-		from := c.uvarint()
-		if from > uint64(len(d.shapes)) {
-			return 0, errMalformed
-		}
-		if from > 0 {
-			s, differs = d.shapes[from-1].likeShape, c.byte()
-		}
+	from := c.uvarint()
+	if from > uint64(len(d.shapes)) {
+		return 0, errMalformed
+	}
+	if from > 0 {
+		s, differs = d.shapes[from-1].likeShape, c.byte()
 	}
 	if differs&differsKind != 0 {
 		s.kind = trace.Kind(c.byte())
@@ -153,7 +152,7 @@ func (d *BatchDecoder) newShape(at int) (int, error) {
 	if differs&differsLike != 0 {
 		s.like = c.uint16()
 	}
-	if c.bad || differs >= differsEnd || s.mask >= hasEnd || s.like >= likeEnd || d.signed && s.like >= likeCPU {
+	if c.bad || differs >= differsEnd || s.mask >= hasEnd || s.like >= likeEnd {
 		return 0, errMalformed
 	}
 	d.shapes = append(d.shapes, saltedShape{s, s.salt()})
@@ -189,12 +188,9 @@ func (d *BatchDecoder) next(dst []trace.Event) (int, error) {
 		before := &d.contexts[contextOf(s.salt, thread)]
 		last := &d.stacks[stackSlot(thread)]
 		v, at = uvarint(p, at)
-		switch {
-		case d.signed:
-			time += trace.Ns(unzigzag(v))
-		case like&timeBack != 0:
+		if like&timeBack != 0 {
 			time -= trace.Ns(v)
-		default:
+		} else {
 			time += trace.Ns(v)
 		}
 

@@ -1,7 +1,6 @@
 package tracefile
 
 import (
-	"encoding/binary"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -129,73 +128,6 @@ func TestFullBatch(t *testing.T) {
 	n := 0
 	if err := new(BatchDecoder).Decode(b.Bytes(), func(*trace.Event) error { n++; return nil }); err != nil || n != maxBatchEvents {
 		t.Errorf("%d events, %v", n, err)
-	}
-}
-
-// oldBatch writes event sections of version 1, as recorders did.
-type oldBatch struct {
-	payload []byte
-	count   int
-	time    trace.Ns
-	shapes  map[shape]uint64
-	threads threadStates
-}
-
-func (b *oldBatch) add(e *trace.Event) {
-	s := shapeOf(e)
-	number, ok := b.shapes[s]
-	if !ok {
-		if b.shapes == nil {
-			b.shapes = map[shape]uint64{}
-		}
-		number = uint64(len(b.shapes))
-		b.shapes[s] = number
-	}
-	b.payload = binary.AppendUvarint(b.payload, number)
-	if !ok {
-		b.payload = appendShape(b.payload, s)
-	}
-	b.payload = binary.AppendUvarint(b.payload, uint64(e.Thread))
-	b.payload = binary.AppendVarint(b.payload, int64(e.Time-b.time))
-	b.payload = appendEventFields(b.payload, e, s.mask, b.threads.of(e.Thread))
-	b.time = e.Time
-	b.count++
-}
-
-func appendShape(dst []byte, s shape) []byte {
-	dst = append(dst, byte(s.kind))
-	dst = binary.AppendUvarint(dst, uint64(s.flags))
-	dst = binary.AppendUvarint(dst, uint64(s.hook))
-	return binary.AppendUvarint(dst, uint64(s.mask))
-}
-
-func (b *oldBatch) reset() {
-	b.payload, b.count, b.time = b.payload[:0], 0, 0
-	clear(b.shapes)
-	b.threads.reset()
-}
-
-func TestVersion1Events(t *testing.T) {
-	rng := rand.New(rand.NewPCG(10, 11))
-	var b oldBatch
-	var d oldDecoder
-	for range 20 { // batch and decoder are used again
-		list := randomEvents(rng, rng.IntN(300))
-		b.reset()
-		for i := range list {
-			b.add(&list[i])
-		}
-		i := 0
-		err := d.decode(b.payload, uint32(b.count), func(e *trace.Event) error {
-			if *e != list[i] {
-				t.Fatalf("event %d = %+v, want %+v", i, *e, list[i])
-			}
-			i++
-			return nil
-		})
-		if err != nil || i != len(list) {
-			t.Fatalf("%d events of %d: %v", i, len(list), err)
-		}
 	}
 }
 

@@ -35,7 +35,6 @@ type eventBatch struct {
 type worker struct {
 	sectionReader
 	decoder BatchDecoder
-	old     oldDecoder
 	free    chan *eventBatch
 }
 
@@ -91,19 +90,6 @@ func (w *worker) decode(s indexEntry, room func() []trace.Event, took func(n int
 	if err != nil {
 		return err
 	}
-	if h.version == 1 {
-		err := w.old.decode(payload, h.count, func(e *trace.Event) error {
-			room()[0] = *e
-			if !took(1) {
-				return stopped{}
-			}
-			return nil
-		})
-		if _, stop := err.(stopped); stop {
-			return nil
-		}
-		return err
-	}
 	c := cursor{p: payload}
 	var have uint64
 	for len(c.p) > 0 {
@@ -114,7 +100,7 @@ func (w *worker) decode(s indexEntry, room func() []trace.Event, took func(n int
 		if have += uint64(binary.LittleEndian.Uint16(p)); have > uint64(h.count) {
 			return errMalformed
 		}
-		if err := w.decoder.begin(p, h.version); err != nil {
+		if err := w.decoder.begin(p); err != nil {
 			return err
 		}
 		for w.decoder.left > 0 {

@@ -80,18 +80,12 @@ func appendValue(dst []byte, f reflect.Value) []byte {
 	return appendBytes(dst, in)
 }
 
-// renamed has the present names of fields that older recordings call otherwise.
-var renamed = map[string]string{"SegvAttachRefused": "ProcsRefused"}
-
 // decodeFields sets the fields of a struct to what p holds. Unknown names, and values in a form that the field
 // does not take, are skipped.
 func decodeFields(p []byte, v reflect.Value) error {
 	c := cursor{p: p}
 	for len(c.p) > 0 {
 		name := string(c.bytes())
-		if now := renamed[name]; now != "" {
-			name = now
-		}
 		f := v.FieldByName(name)
 		switch form := c.byte(); form {
 		case formUint:

@@ -20,7 +20,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(summarised(f), true)
 	again, _ := recycled(f, 400, 40)
 	f.Add(again, true)
-	if old, err := os.ReadFile("testdata/recording-v1.golden"); err == nil {
+	if old, err := os.ReadFile("testdata/recording-v3.golden"); err == nil {
 		f.Add(old, true)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, fix bool) {

@@ -16,9 +16,8 @@ var (
 	updateFile = flag.Bool("update-recording", false, "write testdata/recording-v3.golden anew: only where version 3 of its sections was never released")
 )
 
-// TestGolden reads recordings that were written when a version was made: they must read the same for ever. What
-// writers write may change. The first has sections of version 1, the second events and nodes
-// of version 2, the third events of version 3.
+// TestGolden reads a recording that was written when the version of its sections was made: it must read the same for ever.
+// What writers write may change.
 func TestGolden(t *testing.T) {
 	if *updateFile {
 		data, _ := recycled(t, 60, 25)
@@ -26,7 +25,7 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, file := range []string{"testdata/recording-v1", "testdata/recording-v2", "testdata/recording-v3"} {
+	for _, file := range []string{"testdata/recording-v3"} {
 		r := mustOpen(t, file+".golden")
 		got := dump(t, r)
 		if *update {
@@ -101,20 +100,6 @@ func TestEveryStructFieldIsStored(t *testing.T) {
 		}
 		if !reflect.DeepEqual(in.Interface(), out.Interface()) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", in.Type(), out.Interface(), in.Interface())
-		}
-	}
-}
-
-// TestRenamedFields reads what older recordings call otherwise.
-func TestRenamedFields(t *testing.T) {
-	p := append(appendBytes(nil, "SegvAttachRefused"), formUint, 9)
-	var s trace.Stats
-	if err := decodeFields(p, reflect.ValueOf(&s).Elem()); err != nil || s.ProcsRefused != 9 {
-		t.Errorf("%+v, %v", s, err)
-	}
-	for old, now := range renamed {
-		if v := reflect.ValueOf(s); v.FieldByName(old).IsValid() || !v.FieldByName(now).IsValid() {
-			t.Errorf("%s is called %s: neither must exist twice", old, now)
 		}
 	}
 }

@@ -51,7 +51,7 @@ type CorruptError struct {
 
 func (e *CorruptError) Error() string {
 	what := "is damaged"
-	if errors.Is(e.Reason, errNewer) {
+	if errors.Is(e.Reason, errNewer) || errors.Is(e.Reason, errOlder) {
 		what = "cannot be read to its end"
 	}
 	return fmt.Sprintf("recording %s %s: %s section at offset %d: %v", e.Path, what, e.Section, e.Offset, e.Reason)

@@ -52,13 +52,20 @@ func (k sectionKind) String() string {
 	return fmt.Sprintf("unknown (%d)", uint8(k))
 }
 
-// newest is the newest version of a kind of section that this package reads; older ones are read for ever.
+// newest is the newest version of a kind of section, and oldest the oldest one that this package reads.
 func (k sectionKind) newest() uint8 {
 	switch k {
 	case sectionEvents:
 		return 3
 	case sectionNodes:
 		return 2
+	}
+	return 1
+}
+
+func (k sectionKind) oldest() uint8 {
+	if k == sectionEvents {
+		return 3
 	}
 	return 1
 }
@@ -146,6 +153,7 @@ var (
 	errHeader   = errors.New("its header is damaged")
 	errChecksum = errors.New("its checksum does not match")
 	errNewer    = errors.New("it was written by a newer version")
+	errOlder    = errors.New("it was written by an older version")
 )
 
 // readSectionHeader reads the header at an offset of a file of size bytes.
@@ -204,8 +212,8 @@ func (r *sectionReader) load(off int64, h sectionHeader) error {
 	switch {
 	case h.version > h.kind.newest():
 		return fmt.Errorf("%w: it has version %d, this hbtrace knows %d: use a newer hbtrace", errNewer, h.version, h.kind.newest())
-	case h.version == 0:
-		return errMalformed
+	case h.version < h.kind.oldest():
+		return fmt.Errorf("%w: it has version %d, which this hbtrace no longer reads", errOlder, h.version)
 	case h.flags&^flagZstd != 0:
 		return fmt.Errorf("it has unknown flags %#x", h.flags)
 	case h.kind != sectionFooter && (h.raw > maxSectionBytes || h.stored > maxSectionBytes):
