@@ -67,10 +67,10 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "bebb90c37002affb9eabee15040984c7b08bd93442c0e230a5b86270f2184c3a",
+	sourcesSHA256: "eb9daf2bc613dd6e4cb69f97efe1763efddd832f5e913bc291ac969fe20c01fa",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so":    "0d4f57814dc822863385c66fa4e4b3679096226a2652eb2fdf23f7203e28ebe9",
-		"agent/hbattached_linux_amd64.so": "bb359f5a4bf9b99d293ee8330d00c009592219d8540d01de37f83aa3839cba31",
+		"agent/hbagent_linux_amd64.so":    "2ae3a7ac9937bcd2b424a13d45badac285ade5d87066b10d2dfc8879d107b837",
+		"agent/hbattached_linux_amd64.so": "eaa5414b97d255f73cb273d6a8a84d40616eb429f08decfefb6ddea8b4bbaba8",
 		"agent/hbdormant_linux_amd64.so":  "adb3551cf65be45a24b68638f28050718411c9454b2fa2e21e851c883770ad9c",
 		"agent/stub_linux_386.so":         "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},

@@ -61,8 +61,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "0166f8c569ad5a4c012618b13753daa275ca7cae29e0195b9ef8a6ce4d091b45",
+	sourcesSHA256: "461ae515b4fba0d0a09a7bc6306b809606108af927c1b2125bf2b7129531dab3",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "130089eb564ddaf7c00bc6427ba260d1ceccd272dc870a75de1b7ce84fcbfa22",
+		"agent/hbagent_linux_arm64.so": "ca97378d8898dc11008cdbf86d28903f1a37c04ad56e413109d66dced5ad4d6f",
 	},
 }

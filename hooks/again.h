@@ -8,8 +8,8 @@
  * ran. So after such an end the thread's stack is searched for what a handler leaves there. Without a trace of one, the call
  * is made again if the process has taken an ignored signal since it began.
  *
- * Not covered: calls by number, socket time-outs (SO_RCVTIMEO), aio_suspend, io_getevents; a signal of the target's
- * own that ends the same call within the same microseconds. */
+ * Not covered: a signal of the target's own that ends the same call within the same microseconds; calls with a socket's
+ * time-out that another thread's taking of the signal ended. */
 #ifndef HB_AGAIN_H
 #define HB_AGAIN_H
 

@@ -122,6 +122,8 @@ HB_INLINE void hb_call_leave(struct hb_call *c, uint32_t hook, uint64_t object, 
     return r;                                                                              \
   }
 #define HB_CALL(type, symbol, object, params, args) HB_CALL_AGAIN(type, symbol, object, 0, params, args, r)
+/* One that a socket's time-out may end (SO_RCVTIMEO, SO_SNDTIMEO), and so a signal. That time begins anew. */
+#define HB_CALL_SOCKET(type, symbol, params, args) HB_CALL_AGAIN(type, symbol, FD, r == -1, params, args, real args)
 
 /* Of the same passage as the call's entry (agent/own.h). hook path */
 HB_INLINE void hb_call_note(const struct hb_call *c, uint32_t fd) {
@@ -142,6 +144,7 @@ HB_INLINE void hb_call_note(const struct hb_call *c, uint32_t fd) {
     hb_call_enter(&c, HB_HOOK_##symbol, FD, HB_PARKS_##symbol, HB_FRAME);                  \
     if (HB_LIKELY(c.slot != NULL)) hb_call_note(&c, FD);                  \
     type r = real args;                                                                    \
+    while (HB_UNLIKELY(r == -1) && c.slot && hb_ended(HB_HOOK_##symbol, c.began, HB_FRAME)) r = real args; \
     if (HB_LIKELY(c.slot != NULL)) hb_note_done(FD);                                       \
     if (HB_UNLIKELY(r <= 0) && c.slot) hb_note_undo(hb_self(), FD, c.stamp);               \
     hb_call_leave(&c, HB_HOOK_##symbol, FD, (int64_t)r, HB_ERRNO, HB_FRAME);               \
@@ -176,9 +179,9 @@ typedef const void *hb_src; /* pointers that we only pass on */
 typedef void *hb_dst;
 #define FD (uint32_t)fd
 
-HB_CALL(hb_ssize, read, FD, (int fd, hb_dst p, size_t n), (fd, p, n))
+HB_CALL_SOCKET(hb_ssize, read, (int fd, hb_dst p, size_t n), (fd, p, n))
 HB_CALL_WRITE(hb_ssize, write, (int fd, hb_src p, size_t n), (fd, p, n))
-HB_CALL(hb_ssize, readv, FD, (int fd, hb_src v, int n), (fd, v, n))
+HB_CALL_SOCKET(hb_ssize, readv, (int fd, hb_src v, int n), (fd, v, n))
 HB_CALL_WRITE(hb_ssize, writev, (int fd, hb_src v, int n), (fd, v, n))
 HB_CALL(hb_ssize, pread, FD, (int fd, hb_dst p, size_t n, int64_t at), (fd, p, n, at))
 HB_CALL(hb_ssize, pwrite, FD, (int fd, hb_src p, size_t n, int64_t at), (fd, p, n, at))
@@ -188,17 +191,17 @@ HB_CALL(hb_ssize, preadv, FD, (int fd, hb_src v, int n, int64_t at), (fd, v, n, 
 HB_CALL(hb_ssize, pwritev, FD, (int fd, hb_src v, int n, int64_t at), (fd, v, n, at))
 HB_CALL(hb_ssize, preadv64, FD, (int fd, hb_src v, int n, int64_t at), (fd, v, n, at))
 HB_CALL(hb_ssize, pwritev64, FD, (int fd, hb_src v, int n, int64_t at), (fd, v, n, at))
-HB_CALL(hb_ssize, recv, FD, (int fd, hb_dst p, size_t n, int flags), (fd, p, n, flags))
-HB_CALL(hb_ssize, recvfrom, FD, (int fd, hb_dst p, size_t n, int flags, hb_dst a, hb_dst l), (fd, p, n, flags, a, l))
-HB_CALL(hb_ssize, recvmsg, FD, (int fd, hb_dst m, int flags), (fd, m, flags))
-HB_CALL(int, recvmmsg, FD, (int fd, hb_dst m, unsigned n, int flags, hb_dst ts), (fd, m, n, flags, ts))
+HB_CALL_SOCKET(hb_ssize, recv, (int fd, hb_dst p, size_t n, int flags), (fd, p, n, flags))
+HB_CALL_SOCKET(hb_ssize, recvfrom, (int fd, hb_dst p, size_t n, int flags, hb_dst a, hb_dst l), (fd, p, n, flags, a, l))
+HB_CALL_SOCKET(hb_ssize, recvmsg, (int fd, hb_dst m, int flags), (fd, m, flags))
+HB_CALL_SOCKET(int, recvmmsg, (int fd, hb_dst m, unsigned n, int flags, hb_dst ts), (fd, m, n, flags, ts))
 HB_CALL_WRITE(hb_ssize, send, (int fd, hb_src p, size_t n, int flags), (fd, p, n, flags))
 HB_CALL_WRITE(hb_ssize, sendto, (int fd, hb_src p, size_t n, int flags, hb_src a, unsigned l), (fd, p, n, flags, a, l))
 HB_CALL_WRITE(hb_ssize, sendmsg, (int fd, hb_src m, int flags), (fd, m, flags))
 HB_CALL_WRITE(int, sendmmsg, (int fd, hb_dst m, unsigned n, int flags), (fd, m, n, flags))
-HB_CALL(int, accept, FD, (int fd, hb_dst a, hb_dst l), (fd, a, l))
-HB_CALL(int, accept4, FD, (int fd, hb_dst a, hb_dst l, int flags), (fd, a, l, flags))
-HB_CALL(int, connect, FD, (int fd, hb_src a, unsigned l), (fd, a, l))
+HB_CALL_SOCKET(int, accept, (int fd, hb_dst a, hb_dst l), (fd, a, l))
+HB_CALL_SOCKET(int, accept4, (int fd, hb_dst a, hb_dst l, int flags), (fd, a, l, flags))
+HB_CALL_SOCKET(int, connect, (int fd, hb_src a, unsigned l), (fd, a, l))
 HB_CALL(int, fsync, FD, (int fd), (fd))
 HB_CALL(int, fdatasync, FD, (int fd), (fd))
 HB_CALL(int, flock, FD, (int fd, int op), (fd, op))
@@ -268,7 +271,8 @@ HB_CALL_AGAIN(int, thrd_sleep, 0, r == -1, (hb_src ts, hb_dst rest), (ts, rest),
 HB_CALL(int, system, 0, (hb_src command), (command))
 HB_CALL(int, pclose, 0, (hb_dst f), (f))
 HB_CALL(hb_ssize, getrandom, 0, (hb_dst p, size_t n, unsigned flags), (p, n, flags))
-HB_CALL(int, aio_suspend, 0, (hb_src list, int n, hb_src ts), (list, n, ts))
+HB_CALL_AGAIN(int, aio_suspend, 0, r == -1, (hb_src list, int n, hb_src ts), (list, n, ts),
+              real(list, n, hb_rest_ts(made, ts, &left)))
 HB_CALL_AGAIN(int, pause, 0, r == -1, (void), (),
               real())
 HB_CALL_AGAIN(int, sigsuspend, 0, r == -1, (hb_src mask), (mask),
@@ -278,11 +282,11 @@ HB_CALL_AGAIN(int, sigwaitinfo, 0, r == -1, (hb_src set, hb_dst info), (set, inf
 HB_CALL_AGAIN(int, sigtimedwait, 0, r == -1, (hb_src set, hb_dst info, hb_src ts), (set, info, ts),
               real(set, info, hb_rest_ts(made, ts, &left)))
 
-HB_CALL(hb_ssize, __read_chk, FD, (int fd, hb_dst p, size_t n, size_t room), (fd, p, n, room))
+HB_CALL_SOCKET(hb_ssize, __read_chk, (int fd, hb_dst p, size_t n, size_t room), (fd, p, n, room))
 HB_CALL(hb_ssize, __pread_chk, FD, (int fd, hb_dst p, size_t n, int64_t at, size_t room), (fd, p, n, at, room))
 HB_CALL(hb_ssize, __pread64_chk, FD, (int fd, hb_dst p, size_t n, int64_t at, size_t room), (fd, p, n, at, room))
-HB_CALL(hb_ssize, __recv_chk, FD, (int fd, hb_dst p, size_t n, size_t room, int flags), (fd, p, n, room, flags))
-HB_CALL(hb_ssize, __recvfrom_chk, FD, (int fd, hb_dst p, size_t n, size_t room, int flags, hb_dst a, hb_dst l), (fd, p, n, room, flags, a, l))
+HB_CALL_SOCKET(hb_ssize, __recv_chk, (int fd, hb_dst p, size_t n, size_t room, int flags), (fd, p, n, room, flags))
+HB_CALL_SOCKET(hb_ssize, __recvfrom_chk, (int fd, hb_dst p, size_t n, size_t room, int flags, hb_dst a, hb_dst l), (fd, p, n, room, flags, a, l))
 HB_CALL_POLL(__poll_chk, 0, p, n, (hb_dst p, unsigned long n, int ms, size_t room), (p, n, ms, room),
              (p, n, hb_rest_ms(made, ms), room))
 HB_CALL_POLL(__ppoll_chk, 0, p, n, (hb_dst p, unsigned long n, hb_src ts, hb_src mask, size_t room), (p, n, ts, mask, room),
@@ -411,9 +415,15 @@ HB_EXPORT HB_NOINLINE int io_getevents(unsigned long ctx, long min, long n, hb_d
   typedef int (*fn)(unsigned long, long, long, hb_dst, hb_dst);
   fn real = HB_REAL(fn, io_getevents);
   struct hb_call c;
+  uint32_t again = 0;
   hb_call_enter(&c, HB_HOOK_io_getevents, 0, 1, HB_FRAME);
-  int r = real ? real(ctx, min, n, ev, ts)
-               : (int)hb_raw6(HB_SYS_io_getevents, (long)ctx, min, n, (long)ev, (long)ts, 0);
+  int r;
+  do {
+    struct hb_timespec left;
+    const void *rest = again++ ? hb_rest_ts(c.stamp, ts, &left) : ts;
+    r = real ? real(ctx, min, n, ev, (hb_dst)(uintptr_t)rest)
+             : (int)hb_raw6(HB_SYS_io_getevents, (long)ctx, min, n, (long)ev, (long)rest, 0);
+  } while (HB_UNLIKELY(r == -HB_EINTR) && c.slot && hb_ended(HB_HOOK_io_getevents, c.began, HB_FRAME));
   hb_call_leave(&c, HB_HOOK_io_getevents, 0, r < 0 ? -r : 0, HB_ERROR, HB_FRAME);
   return r;
 }

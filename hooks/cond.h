@@ -272,12 +272,31 @@ static uint32_t hb_sleeper(long n) {
   }
 }
 
+/* A call by number that is made again: what is left of its time. The kernel itself shortens those of select, pselect and
+ * ppoll. hook path */
+static void hb_syscall_rest(uint32_t hook, uint64_t made, long v[5], struct hb_timespec *left) {
+  int at = -1;
+  if (hook == HB_HOOK_poll) v[2] = hb_rest_ms(made, (int)v[2]);
+  if (hook == HB_HOOK_epoll_wait || hook == HB_HOOK_epoll_pwait) v[3] = hb_rest_ms(made, (int)v[3]);
+  if (hook == HB_HOOK_nanosleep) at = 0;
+  if (hook == HB_HOOK_sigtimedwait || (hook == HB_HOOK_clock_nanosleep && !(v[1] & 1))) at = 2;
+  if (hook == HB_HOOK_epoll_pwait2) at = 3;
+  if (hook == HB_HOOK_io_getevents) at = 4;
+  if (at >= 0) v[at] = (long)hb_rest_ts(made, (const void *)v[at], left);
+}
+
 static HB_NOINLINE long hb_syscall_sleeps(long n, long a, long b, long c, long d, long e, long f) {
   HB_UNWIND_SCOPE;
   uint32_t hook = hb_sleeper(n);
   struct hb_call call;
   hb_call_enter(&call, hook, 0, 1, HB_FRAME);
   long r = ((hb_syscall_fn)hb_real.syscall)(n, a, b, c, d, e, f);
+  while (HB_UNLIKELY(r == -1) && call.slot && hb_ended(hook, call.began, HB_FRAME)) {
+    struct hb_timespec left;
+    long v[5] = {a, b, c, d, e};
+    hb_syscall_rest(hook, call.stamp, v, &left);
+    r = ((hb_syscall_fn)hb_real.syscall)(n, v[0], v[1], v[2], v[3], v[4], f);
+  }
   hb_call_leave(&call, hook, 0, r, HB_ERRNO, HB_FRAME);
   return r;
 }

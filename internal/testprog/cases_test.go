@@ -77,7 +77,7 @@ func behaviours() []behaviour {
 		{name: "badtimes", program: "badtimes"},
 		{name: "sigurg", program: "sigurg"},
 		{name: "sigurg-kept", program: "sigurg", args: []string{"kept"}},
-		{name: "ignored", program: "ignored", hard: true, procs: 29},
+		{name: "ignored", program: "ignored", hard: true, procs: 43},
 		{name: "stolen", program: "stolen", hard: true, procs: 16},
 		{name: "ownhandler", program: "ownhandler", build: []string{"-Wno-deprecated-declarations"}, hard: true},
 		{name: "ownhandler-kept", program: "ownhandler", args: []string{"kept"}, build: []string{"-Wno-deprecated-declarations"}, hard: true},

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/sem.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -40,7 +41,10 @@ static void calls(int which) {
   sigset_t usr2;
   sigemptyset(&usr2);
   sigaddset(&usr2, SIGUSR2);
-  int ep = epoll_create1(0), id;
+  int ep = epoll_create1(0), id, timed[2];
+  char byte;
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, timed) == 0);
+  CHECK(setsockopt(timed[0], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv) == 0);
   struct sembuf take = {0, -1, 0};
   switch (which) {
     case 0: CHECK(poll(&none, 1, LONG_MS) == 0); break;
@@ -62,11 +66,18 @@ static void calls(int which) {
       CHECK(semctl(id, 0, IPC_RMID) == 0);
       CHECK(r == -1 && e == EAGAIN);
       break;
+    case 14: CHECK(syscall(SYS_epoll_pwait, ep, &ev, 1, LONG_MS, NULL, 8) == 0); break;
+    case 15: CHECK(syscall(SYS_rt_sigtimedwait, &usr2, NULL, &length, 8) == -1 && errno == EAGAIN); break;
+    case 16: CHECK(syscall(SYS_nanosleep, &length, NULL) == 0); break;
+    case 17: CHECK(syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &length, NULL) == 0); break;
+    case 18: CHECK(recv(timed[0], &byte, 1, 0) == -1 && errno == EAGAIN); break;
+    case 19: CHECK(read(timed[0], &byte, 1) == -1 && errno == EAGAIN); break;
+    case 20: CHECK(syscall(SYS_recvfrom, timed[0], &byte, 1, 0, NULL, NULL) == -1 && errno == EAGAIN); break;
     default: CHECK(0);
   }
   close(ep);
 }
-enum { CALLS = 14 };
+enum { CALLS = 21 };
 
 static void one(int which) {
   pthread_t t;
