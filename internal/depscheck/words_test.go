@@ -19,14 +19,15 @@ var wording = []struct {
 }{
 	{`\bbeside\b`, "next to, compared with, in the same run as", []string{
 		"cmd", "visualize", "analysis", "trace", "tracefile", "live", "doctor", "stacktable", "diskcache", "scripts", "examples", "docs", "README.md",
+		"ARCHITECTURE.md", "CONTRIBUTING.md",
 	}},
 	{`\blet go by\b`, "released by, woken by", []string{"cmd", "visualize", "docs", "README.md"}},
 	{`\b(ready to run|ready), (and no|without a) CPU\b`, "runnable, run-queue delay", []string{"cmd", "visualize", "docs", "README.md"}},
 	{`\bstood still\b`, "off-CPU time, blocked time", []string{"cmd", "visualize", "analysis", "trace", "docs", "README.md"}},
 	{`\b(left to be asked for|told instead)\b`, "skipped (reason); create it with: COMMAND", []string{"cmd", "visualize", "docs", "README.md"}},
-	{`(?i)\bwhoever\b`, "the thread, the recorder, the caller: each by its name", []string{"cmd", "analysis", "trace"}},
-	{`\btold of\b`, "reports, records, says which", []string{"cmd", "analysis", "trace"}},
-	{`\blooked at\b`, "read, checked, polled", []string{"cmd", "analysis", "trace"}},
+	{`(?i)\bwhoever\b`, "the thread, the recorder, the caller: each by its name", []string{"cmd", "analysis", "trace", "visualize", "docs", "README.md"}},
+	{`\btold of\b`, "reports, records, says which", []string{"cmd", "analysis", "trace", "docs", "README.md"}},
+	{`\blooked at\b`, "read, checked, polled", []string{"cmd", "analysis", "trace", "visualize", "docs", "README.md"}},
 	{`\basked for\b`, "requested, wanted, chosen", []string{"analysis", "trace"}},
 }
 

@@ -27,6 +27,7 @@ const keys: [string, [string, string][]][] = [
   ["Flame graph", [
     ["↑ ↓ ← →", "move"],
     ["Enter, click", "focus; Backspace: one level out"],
+    ["click in the table", "a function’s lines, source, callers, callees"],
     ["i", "inverted: callers above"],
     ["b", "keep as the baseline to compare other selections with"],
   ]],
