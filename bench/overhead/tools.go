@@ -43,6 +43,8 @@ func tools(hbtrace string) []tool {
 		{name: "bare", wrap: before(), shows: "-"},
 		{name: "hbtrace", hb: true, wrap: before(hbtrace, "run", "-q", "-o", "@rec", "--"),
 			shows: "on-CPU, blocked with stacks, locks with holder and releaser, allocations; not the kernel's side of a wait"},
+		{name: "hbtrace 2 %", hb: true, wrap: before(hbtrace, "run", "-q", "--budget", "2%", "-o", "@rec", "--"), shows: "the same, as far as it may cost"},
+		{name: "hbtrace 1 %", hb: true, wrap: before(hbtrace, "run", "-q", "--budget", "1%", "-o", "@rec", "--"), shows: "the same, as far as it may cost"},
 		{name: "hbtrace -F 10000", hb: true, wrap: before(hbtrace, "run", "-q", "-F", "10000", "-o", "@rec", "--"), shows: "the same, denser"},
 		{name: "hbtrace dormant", wrap: func(_ string, command []string) ([]string, []string) {
 			path, err := exec.Command(hbtrace, "preload", "--path").Output()

@@ -39,7 +39,7 @@ var layers = [][]string{
 	{"analysis/timeline"},                      // what each thread did when,
 	{"analysis/blame"},                         // waits,
 	{"analysis/incident"},                      // what a dump is about,
-	{"analysis/edges"},                         // and who ended whose
+	{"analysis/edges", "analysis/detail"},      // and who ended whose
 	{"visualize/number", "visualize/terminal"}, // what writers share
 	{"visualize/chrome", "visualize/firefox", "visualize/folded", "visualize/page", "visualize/perfetto", "visualize/pprof", "visualize/picture", "visualize/report", "visualize/speedscope", "visualize/tables", "visualize/top", "visualize"},
 	{"visualize/otlp"}, // of what pprof makes

@@ -72,6 +72,9 @@ type aboutMark struct {
 	Text string `json:"text"`
 }
 
+// maxKnobs is how many changes of detail the page draws.
+const maxKnobs = 200
+
 // marks are when hbtrace came to programs that ran already, and when it left.
 func marks(meta *trace.Meta, from trace.Ns) []aboutMark {
 	out := []aboutMark{}
@@ -110,7 +113,7 @@ func (m *Model) about() *about {
 		Length: int64(m.to - m.from), Freq: meta.Freq, TickNs: meta.TickNs, Period: meta.AllocPeriod,
 		CallNs: meta.CallThresholdNs, LockNs: meta.LockThresholdNs, Features: meta.Features,
 		Status: meta.ExitStatus, Signal: meta.ExitSignal, Hooks: m.pollers(),
-		Threads: []aboutThread{}, Processes: []aboutProc{}, Notes: []string{}, Marks: marks(meta, m.from),
+		Threads: []aboutThread{}, Processes: []aboutProc{}, Notes: []string{}, Marks: append(marks(meta, m.from), m.knobs...),
 		Resolution: m.res, Doubt: m.doubt, Read: m.read, Events: stats.Events, Done: m.done, Chained: m.chains != nil,
 		Stats: aboutStats{
 			Records: stats.Records, RecordBytes: stats.RecordBytes, Lost: stats.Lost, Gaps: stats.Gaps, Broken: stats.Broken,

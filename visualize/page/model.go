@@ -16,6 +16,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/hbtrace/hbtrace/analysis/detail"
 	"github.com/hbtrace/hbtrace/analysis/frames"
 	"github.com/hbtrace/hbtrace/analysis/spans"
 	"github.com/hbtrace/hbtrace/analysis/timeline"
@@ -31,6 +32,7 @@ type Model struct {
 	mu      sync.RWMutex // everything below; written by Read alone
 	from    trace.Ns     // CLOCK_MONOTONIC of the page's time 0
 	to      trace.Ns     // end of the recording, as far as it is known
+	knobs   []aboutMark  // changes of how much detail is recorded
 	grows   bool         // the recording does not say when it ended: to follows the events
 	threads []*thread
 	index   map[trace.ThreadID]int32 // of threads
@@ -254,6 +256,10 @@ func (r *reader) event(e *trace.Event) error {
 			t.ready += max(0, at-m.rel(could))
 		}
 		m.kernel = true
+	case trace.KindKnob:
+		if len(m.knobs) < maxKnobs {
+			m.knobs = append(m.knobs, aboutMark{at, "budget: " + detail.Text(trace.Knob(e.Object), e.Size)})
+		}
 	case trace.KindUsage:
 		m.looked(t, look{int64(ev.Start - m.from), at, e.Debt})
 	case trace.KindAlloc:

@@ -141,6 +141,9 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 				return err
 			}
 		}
+		if e.Kind == trace.KindKnob {
+			return x.knob(e)
+		}
 		tag := x.flow(e)
 		if tag == 0 && e.Releaser != 0 && (e.Kind == trace.KindWait || e.Kind == trace.KindCall) {
 			x.flows++

@@ -77,7 +77,7 @@ const (
 	nameOther                       // | index of otherNames
 )
 
-var otherNames = [...]string{"release", "records lost", "wait", "recording", "creates thread", "hbtrace attached", "hbtrace detached"}
+var otherNames = [...]string{"release", "records lost", "wait", "recording", "creates thread", "hbtrace attached", "hbtrace detached", "budget"}
 
 const (
 	otherRelease name = nameOther | iota
@@ -87,6 +87,7 @@ const (
 	otherCreates
 	otherAttached
 	otherDetached
+	otherKnob
 )
 
 // maxNames bounds what a sequence interns before it starts afresh: memory per live thread, and two-byte ids.

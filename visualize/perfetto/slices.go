@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/hbtrace/hbtrace/analysis/detail"
 	"github.com/hbtrace/hbtrace/analysis/spans"
 	"github.com/hbtrace/hbtrace/trace"
 )
@@ -263,6 +264,21 @@ func (w *writer) attached() error {
 		}
 	}
 	return nil
+}
+
+// knob marks on the first thread's process that more or less detail is recorded from here on.
+func (w *writer) knob(e *trace.Event) error {
+	t := w.thr[e.Thread]
+	if t == nil {
+		return nil
+	}
+	s := &w.main
+	pkt, ev := w.event(s, e.Time, typeInstant)
+	w.out.uint(eventTrack, procTrack(t.Proc))
+	w.name(s, otherKnob)
+	w.category(s, catLife)
+	w.annString(s, annResult, detail.Text(trace.Knob(e.Object), e.Size))
+	return w.finish(s, pkt, ev)
 }
 
 // Point implements [spans.Sink].

@@ -59,7 +59,7 @@ func (f *facts) brief() []doubtLine {
 	if used, known := f.cpuUsed(); known && used > 0 && s.AgentCPU > 0 {
 		c = append(c, fmt.Sprintf("agent %s of the program's CPU time", number.Percent(int64(s.AgentCPU), used)))
 	}
-	if d := f.knobs.lines(f.meta.EndNs, f.duration()); len(d) > 0 {
+	if d := f.givenUp(); len(d) > 0 {
 		c = append(c, "detail: "+strings.Join(d, ", "))
 	}
 	ready := int64(0)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/hbtrace/hbtrace/analysis/blame"
+	"github.com/hbtrace/hbtrace/analysis/detail"
 	"github.com/hbtrace/hbtrace/analysis/edges"
 	"github.com/hbtrace/hbtrace/analysis/feed"
 	"github.com/hbtrace/hbtrace/analysis/frames"
@@ -32,7 +33,7 @@ type facts struct {
 	edges   []*edges.Edge  // by total
 	folded  uint64         // waits that no edge is kept for
 	foldedN int64          // ns of them
-	knobs   knobs
+	knobs   detail.Knobs
 	kinds   [trace.KindKnob + 1]uint64
 	named   map[string]int // threads by name
 	odd     uint64         // events of no known kind
@@ -193,7 +194,7 @@ func collect(src trace.Source, chains, check bool, weights *weigh.Collector) (*f
 		case trace.KindUsage:
 			t.ready += max(0, e.Debt)
 		case trace.KindKnob:
-			f.knobs.turn(e)
+			f.knobs.Turn(e)
 		case trace.KindOff:
 			if could, ok := e.Runnable(); ok {
 				t.ready += int64(e.Time - could)

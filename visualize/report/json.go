@@ -327,7 +327,7 @@ func (f *facts) jsonHead(view View) *jsonHead {
 			Ticks: s.Ticks, TicksMissed: s.TicksMissed, WaitsFolded: f.folded, WaitsUnfollowed: f.unfollowed(), WaitsEstimated: f.estimated(),
 			ExactNs: exact, SampledNs: sampled, UnknownNs: unknown, Complete: s.Complete, Notes: []string{},
 		},
-		Cost:     jsonCost{int64(s.CollectorCPU), int64(s.SamplerCPU), int64(s.AgentCPU), f.knobs.lines(f.meta.EndNs, f.duration())},
+		Cost:     jsonCost{int64(s.CollectorCPU), int64(s.SamplerCPU), int64(s.AgentCPU), f.givenUp()},
 		Attached: f.jsonAttached(),
 	}
 	r.Command = append(r.Command, f.meta.Command...)
