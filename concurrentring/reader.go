@@ -47,6 +47,7 @@ package concurrentring
 import (
 	"encoding/binary"
 	"os"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -57,7 +58,7 @@ import (
 type Stats struct {
 	Records, Bytes      uint64
 	Broken, BrokenBytes uint64 // times a sub-buffer's content made no sense, and the bytes given up for it
-	Reaped              uint64 // locks freed because their holder's process was gone
+	Reaped              uint64 // locks freed because their holder's process was gone, or never began
 }
 
 // Reader is the only consumer of a segment's ring. It is not for concurrent use.
@@ -127,7 +128,24 @@ func (r *Reader) Drain(f func(sub int, rec []byte)) (n, bytes int) {
 	return n, bytes
 }
 
+// freeStray frees a lock that names a holder with a uid that was never given: some process has written over it, and no
+// producer would take the sub-buffer again. Uids are given before they are used, so the order of the loads makes it certain.
+func (r *Reader) freeStray(lock *atomic.Uint32) {
+	holder, h := lock.Load(), r.seg.Header()
+	if holder == 0 || holder == segment.UIDClaiming {
+		return
+	}
+	threads, procs := h.NextThreadUID.Load(), h.NextProcUID.Load()
+	if threads == 0 || holder <= threads || holder <= procs {
+		return
+	}
+	if lock.CompareAndSwap(holder, 0) {
+		r.stats.Reaped++
+	}
+}
+
 func (r *Reader) drain(i int, f func(sub int, rec []byte)) (n, bytes int) {
+	r.freeStray(&r.subs[i].ctl.Lock)
 	s := &r.subs[i]
 	size := uint64(len(s.data))
 	// Room is given back in steps: each is a store to a line that all producers read.

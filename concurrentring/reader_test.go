@@ -253,6 +253,27 @@ func TestReapLocks(t *testing.T) {
 	}
 }
 
+// TestStrayLock: a lock that was written over is free after the next pass; those of holders that may be are left alone.
+func TestStrayLock(t *testing.T) {
+	seg := newSegment(t, 4, 16384)
+	r := NewReader(seg)
+	seg.Header().NextThreadUID.Store(7)
+	seg.Header().NextProcUID.Store(9)
+	for i, uid := range []uint32{0xdeadbeef, 7, 9, segment.UIDClaiming} {
+		seg.Subbuf(i).Lock.Store(uid)
+	}
+	r.Drain(func(int, []byte) { t.Error("a record from nowhere") })
+	for i, want := range []uint32{0, 7, 9, segment.UIDClaiming} {
+		if got := seg.Subbuf(i).Lock.Load(); got != want {
+			t.Errorf("sub-buffer %d: lock %d, want %d", i, got, want)
+		}
+	}
+	p := &producer{seg: seg, uid: 1}
+	if !p.put(p.record(64)) || r.Stats().Reaped != 1 {
+		t.Errorf("no room after the pass; %+v", r.Stats())
+	}
+}
+
 // FuzzHostile gives the other side the whole sub-buffer, control words included, between and during passes.
 func FuzzHostile(f *testing.F) {
 	f.Add(uint64(80), uint64(0), []byte{40, 0, 0, 0, 4})
