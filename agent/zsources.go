@@ -67,7 +67,7 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "eb9daf2bc613dd6e4cb69f97efe1763efddd832f5e913bc291ac969fe20c01fa",
+	sourcesSHA256: "6f0c62daddad77a12271fbd589eca998f43113cd830f85d164209436565dd76d",
 	objectsSHA256: map[string]string{
 		"agent/hbagent_linux_amd64.so":    "2ae3a7ac9937bcd2b424a13d45badac285ade5d87066b10d2dfc8879d107b837",
 		"agent/hbattached_linux_amd64.so": "eaa5414b97d255f73cb273d6a8a84d40616eb429f08decfefb6ddea8b4bbaba8",

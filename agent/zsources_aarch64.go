@@ -61,7 +61,7 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "461ae515b4fba0d0a09a7bc6306b809606108af927c1b2125bf2b7129531dab3",
+	sourcesSHA256: "cc91a15529ea6630eed1724fb7c86c88099e48561d26a2eeea5ce407905a207d",
 	objectsSHA256: map[string]string{
 		"agent/hbagent_linux_arm64.so": "ca97378d8898dc11008cdbf86d28903f1a37c04ad56e413109d66dced5ad4d6f",
 	},

@@ -14,6 +14,9 @@ static inline u32 hb_go_place(u64 g) {
   return (u32)(block << 12 | in) & (hb_go.entries - 1);
 }
 
+/* The numbers of the entries that are used; a number that is not written yet is 0. */
+static inline _Atomic u32 *hb_go_used(void) { return (_Atomic u32 *)((struct hb_go_entry *)(hb_table() + 1) + hb_go.entries); }
+
 /* The entry of g; NULL when there is no room. signal-safe */
 static struct hb_go_entry *hb_go_find(u64 g) {
   struct hb_go_entry *all = (struct hb_go_entry *)(hb_table() + 1);
@@ -23,7 +26,12 @@ static struct hb_go_entry *hb_go_find(u64 g) {
     u64 has = hb_load_relaxed(&e->g);
     if (has == g) return e;
     if (has == 0) {
-      if (hb_cas_seq(&e->g, &has, g) || has == g) return e;
+      if (hb_cas_seq(&e->g, &has, g)) {
+        u32 n = hb_add_relaxed(&hb_table()->used, 1u);
+        if (n < hb_go.entries) hb_store_relaxed(&hb_go_used()[n], at);
+        return e;
+      }
+      if (has == g) return e;
     }
   }
   hb_add_relaxed(&hb_table()->full, 1u);

@@ -18,13 +18,15 @@
 #define HB_AT_STATUS_REST 24
 #define HB_AT_ENTER_REST 32
 #define HB_AT_EXIT_REST 40
-#define HB_AT_HANDLER 48
-#define HB_AT_COOKIE 120
-#define HB_AT_G_M 56
-#define HB_AT_M_GSIGNAL 60
+#define HB_AT_QUIT_REST 48
+#define HB_AT_HANDLER 56
+#define HB_AT_COOKIE 128
+#define HB_AT_G_M 64
+#define HB_AT_M_GSIGNAL 68
 _Static_assert(offsetof(struct hb_go_config, status_rest) == HB_AT_STATUS_REST, "hook.h");
 _Static_assert(offsetof(struct hb_go_config, enter_rest) == HB_AT_ENTER_REST, "hook.h");
 _Static_assert(offsetof(struct hb_go_config, exit_rest) == HB_AT_EXIT_REST, "hook.h");
+_Static_assert(offsetof(struct hb_go_config, quit_rest) == HB_AT_QUIT_REST, "hook.h");
 _Static_assert(offsetof(struct hb_go_config, handler) == HB_AT_HANDLER, "hook.h");
 _Static_assert(offsetof(struct hb_go_config, cookie) == HB_AT_COOKIE, "hook.h");
 _Static_assert(offsetof(struct hb_go_config, g_m) == HB_AT_G_M, "hook.h");
@@ -54,6 +56,24 @@ __asm__(HB_ENTRY("hb_go_status", HB_AT_STATUS_REST,
                  "hb_go_on_status")
         HB_ENTRY("hb_go_enter", HB_AT_ENTER_REST, "  mov %r14, %rdi\n", "hb_go_on_enter")
         HB_ENTRY("hb_go_exit", HB_AT_EXIT_REST, "  mov %r14, %rdi\n  mov %rbp, %rsi\n", "hb_go_on_exit"));
+
+/* runtime.exit, the last of the program's life, is assembly (ABI0): its argument is on the stack, and R14 may be anything. */
+__asm__(".text\n.globl hb_go_quit\nhb_go_quit:\n"
+        "  mov %fs:-8, %r10\n  test %r10, %r10\n  jz 1f\n" /* g */
+        "  movl hb_go+" HB_STR(HB_AT_G_M) "(%rip), %r12d\n"
+        "  mov (%r10,%r12), %r13\n  test %r13, %r13\n  jz 1f\n"
+        "  movl hb_go+" HB_STR(HB_AT_M_GSIGNAL) "(%rip), %r12d\n"
+        "  mov (%r13,%r12), %r12\n"
+        "  test %r12, %r12\n  jz 1f\n"
+        "  cmp %r12, %r10\n  je 1f\n"
+        "  mov 8(%r12), %r12\n"
+        "  mov %rsp, %r13\n"
+        "  lea -128(%r12), %rsp\n"
+        "  and $-16, %rsp\n"
+        "  push %r13\n  push %r13\n"
+        "  call hb_go_on_quit\n"
+        "  pop %r13\n  mov %r13, %rsp\n"
+        "1: jmp *hb_go+" HB_STR(HB_AT_QUIT_REST) "(%rip)\n");
 
 /* The handler of the sampling signal: ours if it was queued with the session's cookie, else the runtime's. There is a
  * restorer because the kernel demands one. */

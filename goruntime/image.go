@@ -46,7 +46,7 @@ var loadImage = sync.OnceValues(func() (*image, error) {
 	for _, s := range symbols {
 		im.symbols[s.Name] = s.Value
 	}
-	for _, name := range []string{"hb_go", "hb_go_status", "hb_go_enter", "hb_go_exit", "hb_go_signal", "hb_go_restorer"} {
+	for _, name := range []string{"hb_go", "hb_go_status", "hb_go_enter", "hb_go_exit", "hb_go_quit", "hb_go_signal", "hb_go_restorer"} {
 		at, ok := im.symbols[name]
 		if !ok || at >= uint64(len(im.code)) {
 			return nil, fmt.Errorf("the code for Go programs has no %s", name)

@@ -161,6 +161,7 @@ func (t *tracee) install(p *Program, base, vdso uint64, s Session) (err error) {
 	c.Segment, c.Table = seg, table
 	c.Clock = t.clock(vdso)
 	c.StatusRest, c.EnterRest, c.ExitRest = at+rests["hb_go_status"], at+rests["hb_go_enter"], at+rests["hb_go_exit"]
+	c.QuitRest = at + rests["hb_go_quit"]
 	c.Image, c.ImageEnd = at, at+size
 	c.Preempt = base + p.functions["runtime.asyncPreempt"].lo
 	c.Handler = base + p.functions["runtime.sigtramp"].lo

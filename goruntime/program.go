@@ -41,7 +41,7 @@ var ErrNotGo = symbols.ErrNotGo
 type redirection struct{ function, to string }
 
 func (p *Program) redirections() []redirection {
-	r := []redirection{{"runtime.casgstatus", "hb_go_status"}}
+	r := []redirection{{"runtime.casgstatus", "hb_go_status"}, {"runtime.exit", "hb_go_quit"}}
 	if p.Layout.Inline {
 		r = append(r, redirection{"runtime.reentersyscall", "hb_go_enter"}, redirection{"runtime.exitsyscall", "hb_go_exit"})
 	}

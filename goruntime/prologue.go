@@ -13,6 +13,7 @@ const jumpBytes = 5
 // without a check of the stack is known: anything else is refused.
 func prologue(code []byte) (int, error) {
 	known := [][]int{ // -1: any byte
+		{0x8b, 0x7c, 0x24, 0x08, 0xb8, 0xe7, 0, 0, 0},                              // runtime.exit: mov di, [sp+8]; mov ax, SYS_exit_group
 		{0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, -1},                             // push bp; mov bp, sp; sub sp, n
 		{0x55, 0x48, 0x89, 0xe5, 0x48, 0x81, 0xec, -1, -1, -1, -1},                 // the same with a large n
 		{0x48, 0x83, 0xec, -1, 0x48, 0x89, 0x6c, 0x24, -1},                         // Go 1.20: sub sp, n; mov [sp+m], bp

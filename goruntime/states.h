@@ -44,13 +44,18 @@ static u64 hb_go_threshold(u32 hook) {
   }
 }
 
+/* The hook id of the wait that gp is in; 0: it is none of the program's. */
+static u32 hb_go_waits_in(u64 gp) {
+  u32 reason = *(const volatile uint8_t *)(gp + hb_go.g_reason);
+  u32 hook = reason < HB_GO_REASONS ? hb_go.hooks[reason] : 0u;
+  if (!hook || (hb_go_leaf(HB_LD(gp, hb_go.g_startpc)) && HB_LD(gp, hb_go.g_goid) != 1)) return 0; /* the runtime's own */
+  return hook + HB_GO_HOOK;
+}
+
 /* Goroutine e is made runnable after a wait, by what runs on thread m now: a goroutine, or the scheduler. */
 static void hb_go_readied(struct hb_go_entry *e, u64 gp, u64 g, u64 bp, u64 now) {
   u64 since = hb_load_relaxed(&e->since_ns);
-  u32 reason = *(const volatile uint8_t *)(gp + hb_go.g_reason);
-  u32 hook = reason < HB_GO_REASONS ? hb_go.hooks[reason] : 0u;
-  if (hook) hook += HB_GO_HOOK;
-  if (hook && hb_go_leaf(HB_LD(gp, hb_go.g_startpc)) && HB_LD(gp, hb_go.g_goid) != 1) hook = 0; /* the runtime's own */
+  u32 hook = hb_go_waits_in(gp);
   u64 waited = now > since ? now - since : 0;
   hb_store_relaxed(&e->ready_ns, now);
   hb_store_relaxed(&e->waker, 0u);
@@ -88,13 +93,12 @@ static void hb_go_readied(struct hb_go_entry *e, u64 gp, u64 g, u64 bp, u64 now)
   hb_go_put(&r.rec, sizeof r, s.pcs, s.n);
 }
 
-/* Writes an interval of goroutine e that ends now. */
-static void hb_go_interval(struct hb_go_entry *e, u64 gp, u64 g, u64 bp, u32 hook, u64 start, u64 now) {
-  struct hb_go_stack s;
+/* Writes an interval of goroutine e that ends now, or has the flag HB_RECF_OPEN. */
+static void hb_go_interval_of(struct hb_go_entry *e, u64 gp, const struct hb_go_stack *s, u32 hook, u64 start, u64 now, u32 flags) {
   struct hb_rec_interval r;
-  hb_go_stack_of(&s, gp, g, bp);
   u32 uid = hb_go_uid(e, gp, now);
   hb_go_rec(&r.rec, HB_REC_INTERVAL, hook, uid, hb_go_seq(e), now);
+  r.rec.flags = (uint8_t)flags;
   r.start_ns = start;
   r.object = hb_load_relaxed(&e->object);
   r.object2 = hb_load_relaxed(&e->queue_ns);
@@ -102,8 +106,14 @@ static void hb_go_interval(struct hb_go_entry *e, u64 gp, u64 g, u64 bp, u32 hoo
   r.owner_tid = 0;
   r.releaser = hb_load_relaxed(&e->waker);
   r.release_ns = r.releaser ? hb_load_relaxed(&e->ready_ns) : 0;
-  r.stack = hb_go_stack_head(&s);
-  hb_go_put(&r.rec, sizeof r, s.pcs, s.n);
+  r.stack = hb_go_stack_head(s);
+  hb_go_put(&r.rec, sizeof r, s->pcs, s->n);
+}
+
+static void hb_go_interval(struct hb_go_entry *e, u64 gp, u64 g, u64 bp, u32 hook, u64 start, u64 now) {
+  struct hb_go_stack s;
+  hb_go_stack_of(&s, gp, g, bp);
+  hb_go_interval_of(e, gp, &s, hook, start, now, 0);
 }
 
 /* Goroutine e runs on. */
@@ -221,6 +231,39 @@ __attribute__((used, visibility("hidden"))) void hb_go_on_status(u64 gp, u32 fro
     return;
   default:
     return;
+  }
+}
+
+/* The process is about to exit: the waits that have not ended are written, of so many goroutines. Others run meanwhile: what has
+ * changed while its stack was taken is left out. */
+enum { HB_GO_QUIT_WAITS = 4096 };
+
+__attribute__((used, visibility("hidden"))) void hb_go_on_quit(void) {
+  if (!hb_load_relaxed(&hb_header()->recording)) return;
+  u64 now = hb_go_now();
+  if (!hb_heard(now)) return;
+  struct hb_go_table *t = hb_table();
+  struct hb_go_entry *all = (struct hb_go_entry *)(t + 1);
+  u32 used = hb_load_relaxed(&t->used), written = 0;
+  if (used > hb_go.entries) used = hb_go.entries;
+  for (u32 i = 0; i < used; i++) {
+    struct hb_go_entry *e = &all[hb_load_relaxed(&hb_go_used()[i]) & (hb_go.entries - 1)];
+    u64 gp = hb_load_relaxed(&e->g), since = hb_load_relaxed(&e->since_ns);
+    if (!gp || *(volatile uint8_t *)&e->state != HB_GO_WAITING || since < hb_load_relaxed(&t->heard_ns) || since > now) continue;
+    u32 hook = hb_go_waits_in(gp);
+    if (!hook || now - since < hb_go_threshold(hook)) continue;
+    if (written == HB_GO_QUIT_WAITS) {
+      hb_add_relaxed(&t->left, 1u);
+      continue;
+    }
+    struct hb_go_stack s;
+    hb_go_parked(&s, gp);
+    u64 object = hb_go_waits_for_semaphore(hook) ? hb_go_semaphore(gp) : 0;
+    if (*(volatile uint8_t *)&e->state != HB_GO_WAITING || hb_load_relaxed(&e->since_ns) != since) continue;
+    hb_store_relaxed(&e->object, object);
+    hb_store_relaxed(&e->waker, 0u);
+    hb_go_interval_of(e, gp, &s, hook, since, now, HB_RECF_OPEN);
+    written++;
   }
 }
 

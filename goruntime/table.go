@@ -19,7 +19,7 @@ type Table struct {
 
 // NewTable makes an empty one.
 func NewTable() (*Table, error) {
-	size := int(unsafe.Sizeof(segment.GoTable{})) + Entries*int(unsafe.Sizeof(segment.GoEntry{}))
+	size := int(unsafe.Sizeof(segment.GoTable{})) + Entries*(int(unsafe.Sizeof(segment.GoEntry{}))+4)
 	size = (size + 4095) &^ 4095
 	fd, err := unix.MemfdCreate("hbtrace-go", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -18,8 +18,8 @@ var madeAMD64 = made{
 		"segment/atomic.h",
 		"segment/layout.h",
 	},
-	sourcesSHA256: "795c5297fa53ee5671e499fe401ac16086cc2d13db3f77759498288732e70f5e",
+	sourcesSHA256: "5d4d0d0d203f2012d04399aded7ca57a59bd740570f89b0e30d827d65ffe1749",
 	objectsSHA256: map[string]string{
-		"goruntime/blob_linux_amd64.elf": "e8c02f0fb2ed83e6bab2a40b92ff249182eea78003eee7af82bd8444f75c26e6",
+		"goruntime/blob_linux_amd64.elf": "a0bd4cc0769862ab6d3f2e81de43fc5f8f83539d990c7f9902c1c88ab55c6c3d",
 	},
 }

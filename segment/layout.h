@@ -281,6 +281,7 @@ struct hb_rec {
 #define HB_RECF_INTERRUPTED 2u /* interval: ended by EINTR */
 #define HB_RECF_TIMEDOUT 4u  /* interval: ended by its time-out */
 #define HB_RECF_FAILED 8u    /* interval: the call returned another error */
+#define HB_RECF_OPEN 1u     /* interval: it had not ended when the record was written */
 #define HB_RECF_STALE 32u    /* PERIODIC: the thread was not on a CPU when the signal was sent; its stack is where it was
                                 preempted */
 #define HB_RECF_AFTER_SYSCALL 2u /* PERIODIC: the signal was taken where a system call ends */
@@ -489,7 +490,7 @@ struct hb_python {
 /* ---- Go programs ----
  * The recorder maps code (goruntime/blob.c), the segment and one table of goroutines into a Go program. The code's
  * image begins with the configuration, which nothing writes any more once the program runs. The table is a memfd of
- * its own: one hb_go_table, then `entries` of hb_go_entry. An entry belongs to one g of the runtime for the process's
+ * its own: one hb_go_table, then `entries` of hb_go_entry, then as many uint32_t: the entries that are used. An entry belongs to one g of the runtime for the process's
  * whole life (the runtime never frees a g); goroutines that follow each other on one g use it in turn. An entry's state is
  * changed only by the thread that changes the state of its g, so by one at a time. */
 #define HB_GO_REASONS 64
@@ -501,6 +502,7 @@ struct hb_go_config {
   uint64_t status_rest; /* where each hook goes on: the instructions that its jump displaced */
   uint64_t enter_rest;
   uint64_t exit_rest;
+  uint64_t quit_rest;
   uint64_t handler;     /* the runtime's own handler of the sampling signal */
   uint32_t g_m, m_gsignal; /* offsets in the runtime's structs; the assembly in hook.h uses these two */
   uint32_t m_curg, m_procid, g_goid, g_reason, g_startpc, g_pc, g_bp, g_stack_lo, g_stack_hi;
@@ -530,7 +532,8 @@ struct hb_go_table {
   _Atomic uint64_t samples;  /* CPU samples taken */
   _Atomic uint64_t strays;   /* of them, on threads without a goroutine of the runtime's */
   uint64_t scratch[4];       /* the recorder's, while the program is stopped */
-  uint64_t reserved6;
+  _Atomic uint32_t used;     /* entries that belong to a g: the first so many numbers of the list behind the entries */
+  _Atomic uint32_t left;     /* waits that had not ended at the process's exit, and left no record */
 };
 
 enum { HB_GO_UNKNOWN, HB_GO_RUNNABLE, HB_GO_RUNNING, HB_GO_SYSCALL, HB_GO_WAITING, HB_GO_READY, HB_GO_DEAD };

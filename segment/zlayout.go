@@ -9,7 +9,7 @@ import (
 )
 
 // layoutSHA256 is the hash of the layout.h that this file was made from.
-const layoutSHA256 = "997cb92f2e7133e7af86b112972449b9f85d63298b0175d775cd39237cc1686c"
+const layoutSHA256 = "03eab6533e07d693e3095245e03f11329fa900b0ffb171ced2d1e78bb36ca717"
 
 const (
 	Magic                  = 0x3165636172746268 // HB_MAGIC
@@ -42,6 +42,7 @@ const (
 	RecFlagInterrupted     = 2                  // HB_RECF_INTERRUPTED
 	RecFlagTimedout        = 4                  // HB_RECF_TIMEDOUT
 	RecFlagFailed          = 8                  // HB_RECF_FAILED
+	RecFlagOpen            = 1                  // HB_RECF_OPEN
 	RecFlagStale           = 32                 // HB_RECF_STALE
 	RecFlagAfterSyscall    = 2                  // HB_RECF_AFTER_SYSCALL
 	RecFlagSameCPU         = 4                  // HB_RECF_SAME_CPU
@@ -964,7 +965,7 @@ func (v *Python) Encode(b []byte) {
 	binary.LittleEndian.PutUint32(b[172:], v.MainInterp)
 }
 
-// GoConfig is struct hb_go_config, 280 bytes.
+// GoConfig is struct hb_go_config, 288 bytes.
 type GoConfig struct {
 	Segment    uint64
 	Table      uint64
@@ -972,6 +973,7 @@ type GoConfig struct {
 	StatusRest uint64
 	EnterRest  uint64
 	ExitRest   uint64
+	QuitRest   uint64
 	Handler    uint64
 	GM         uint32
 	MGsignal   uint32
@@ -1006,7 +1008,7 @@ type GoConfig struct {
 }
 
 // GoConfigBytes is sizeof(struct hb_go_config).
-const GoConfigBytes = 280
+const GoConfigBytes = 288
 
 // Decode reads the struct from the start of b; false, and nothing read, when b is shorter.
 func (v *GoConfig) Decode(b []byte) bool {
@@ -1019,36 +1021,37 @@ func (v *GoConfig) Decode(b []byte) bool {
 	v.StatusRest = binary.LittleEndian.Uint64(b[24:])
 	v.EnterRest = binary.LittleEndian.Uint64(b[32:])
 	v.ExitRest = binary.LittleEndian.Uint64(b[40:])
-	v.Handler = binary.LittleEndian.Uint64(b[48:])
-	v.GM = binary.LittleEndian.Uint32(b[56:])
-	v.MGsignal = binary.LittleEndian.Uint32(b[60:])
-	v.MCurg = binary.LittleEndian.Uint32(b[64:])
-	v.MProcid = binary.LittleEndian.Uint32(b[68:])
-	v.GGoid = binary.LittleEndian.Uint32(b[72:])
-	v.GReason = binary.LittleEndian.Uint32(b[76:])
-	v.GStartpc = binary.LittleEndian.Uint32(b[80:])
-	v.GPC = binary.LittleEndian.Uint32(b[84:])
-	v.GBp = binary.LittleEndian.Uint32(b[88:])
-	v.GStackLo = binary.LittleEndian.Uint32(b[92:])
-	v.GStackHi = binary.LittleEndian.Uint32(b[96:])
-	v.Entries = binary.LittleEndian.Uint32(b[100:])
-	v.ProcSlot = binary.LittleEndian.Uint32(b[104:])
-	v.ProcUID = binary.LittleEndian.Uint32(b[108:])
-	v.ThreadSlot = binary.LittleEndian.Uint32(b[112:])
-	v.UID = binary.LittleEndian.Uint32(b[116:])
-	v.Cookie = binary.LittleEndian.Uint32(b[120:])
-	v.Preempt = binary.LittleEndian.Uint64(b[128:])
-	v.Image = binary.LittleEndian.Uint64(b[136:])
-	v.ImageEnd = binary.LittleEndian.Uint64(b[144:])
-	v.Leaf0Lo = binary.LittleEndian.Uint64(b[152:])
-	v.Leaf0Hi = binary.LittleEndian.Uint64(b[160:])
-	v.Leaf1Lo = binary.LittleEndian.Uint64(b[168:])
-	v.Leaf1Hi = binary.LittleEndian.Uint64(b[176:])
-	v.Leaf2Lo = binary.LittleEndian.Uint64(b[184:])
-	v.Leaf2Hi = binary.LittleEndian.Uint64(b[192:])
-	v.Leaf3Lo = binary.LittleEndian.Uint64(b[200:])
-	v.Leaf3Hi = binary.LittleEndian.Uint64(b[208:])
-	copy(v.Hooks[:], b[216:280])
+	v.QuitRest = binary.LittleEndian.Uint64(b[48:])
+	v.Handler = binary.LittleEndian.Uint64(b[56:])
+	v.GM = binary.LittleEndian.Uint32(b[64:])
+	v.MGsignal = binary.LittleEndian.Uint32(b[68:])
+	v.MCurg = binary.LittleEndian.Uint32(b[72:])
+	v.MProcid = binary.LittleEndian.Uint32(b[76:])
+	v.GGoid = binary.LittleEndian.Uint32(b[80:])
+	v.GReason = binary.LittleEndian.Uint32(b[84:])
+	v.GStartpc = binary.LittleEndian.Uint32(b[88:])
+	v.GPC = binary.LittleEndian.Uint32(b[92:])
+	v.GBp = binary.LittleEndian.Uint32(b[96:])
+	v.GStackLo = binary.LittleEndian.Uint32(b[100:])
+	v.GStackHi = binary.LittleEndian.Uint32(b[104:])
+	v.Entries = binary.LittleEndian.Uint32(b[108:])
+	v.ProcSlot = binary.LittleEndian.Uint32(b[112:])
+	v.ProcUID = binary.LittleEndian.Uint32(b[116:])
+	v.ThreadSlot = binary.LittleEndian.Uint32(b[120:])
+	v.UID = binary.LittleEndian.Uint32(b[124:])
+	v.Cookie = binary.LittleEndian.Uint32(b[128:])
+	v.Preempt = binary.LittleEndian.Uint64(b[136:])
+	v.Image = binary.LittleEndian.Uint64(b[144:])
+	v.ImageEnd = binary.LittleEndian.Uint64(b[152:])
+	v.Leaf0Lo = binary.LittleEndian.Uint64(b[160:])
+	v.Leaf0Hi = binary.LittleEndian.Uint64(b[168:])
+	v.Leaf1Lo = binary.LittleEndian.Uint64(b[176:])
+	v.Leaf1Hi = binary.LittleEndian.Uint64(b[184:])
+	v.Leaf2Lo = binary.LittleEndian.Uint64(b[192:])
+	v.Leaf2Hi = binary.LittleEndian.Uint64(b[200:])
+	v.Leaf3Lo = binary.LittleEndian.Uint64(b[208:])
+	v.Leaf3Hi = binary.LittleEndian.Uint64(b[216:])
+	copy(v.Hooks[:], b[224:288])
 	return true
 }
 
@@ -1061,36 +1064,37 @@ func (v *GoConfig) Encode(b []byte) {
 	binary.LittleEndian.PutUint64(b[24:], v.StatusRest)
 	binary.LittleEndian.PutUint64(b[32:], v.EnterRest)
 	binary.LittleEndian.PutUint64(b[40:], v.ExitRest)
-	binary.LittleEndian.PutUint64(b[48:], v.Handler)
-	binary.LittleEndian.PutUint32(b[56:], v.GM)
-	binary.LittleEndian.PutUint32(b[60:], v.MGsignal)
-	binary.LittleEndian.PutUint32(b[64:], v.MCurg)
-	binary.LittleEndian.PutUint32(b[68:], v.MProcid)
-	binary.LittleEndian.PutUint32(b[72:], v.GGoid)
-	binary.LittleEndian.PutUint32(b[76:], v.GReason)
-	binary.LittleEndian.PutUint32(b[80:], v.GStartpc)
-	binary.LittleEndian.PutUint32(b[84:], v.GPC)
-	binary.LittleEndian.PutUint32(b[88:], v.GBp)
-	binary.LittleEndian.PutUint32(b[92:], v.GStackLo)
-	binary.LittleEndian.PutUint32(b[96:], v.GStackHi)
-	binary.LittleEndian.PutUint32(b[100:], v.Entries)
-	binary.LittleEndian.PutUint32(b[104:], v.ProcSlot)
-	binary.LittleEndian.PutUint32(b[108:], v.ProcUID)
-	binary.LittleEndian.PutUint32(b[112:], v.ThreadSlot)
-	binary.LittleEndian.PutUint32(b[116:], v.UID)
-	binary.LittleEndian.PutUint32(b[120:], v.Cookie)
-	binary.LittleEndian.PutUint64(b[128:], v.Preempt)
-	binary.LittleEndian.PutUint64(b[136:], v.Image)
-	binary.LittleEndian.PutUint64(b[144:], v.ImageEnd)
-	binary.LittleEndian.PutUint64(b[152:], v.Leaf0Lo)
-	binary.LittleEndian.PutUint64(b[160:], v.Leaf0Hi)
-	binary.LittleEndian.PutUint64(b[168:], v.Leaf1Lo)
-	binary.LittleEndian.PutUint64(b[176:], v.Leaf1Hi)
-	binary.LittleEndian.PutUint64(b[184:], v.Leaf2Lo)
-	binary.LittleEndian.PutUint64(b[192:], v.Leaf2Hi)
-	binary.LittleEndian.PutUint64(b[200:], v.Leaf3Lo)
-	binary.LittleEndian.PutUint64(b[208:], v.Leaf3Hi)
-	copy(b[216:280], v.Hooks[:])
+	binary.LittleEndian.PutUint64(b[48:], v.QuitRest)
+	binary.LittleEndian.PutUint64(b[56:], v.Handler)
+	binary.LittleEndian.PutUint32(b[64:], v.GM)
+	binary.LittleEndian.PutUint32(b[68:], v.MGsignal)
+	binary.LittleEndian.PutUint32(b[72:], v.MCurg)
+	binary.LittleEndian.PutUint32(b[76:], v.MProcid)
+	binary.LittleEndian.PutUint32(b[80:], v.GGoid)
+	binary.LittleEndian.PutUint32(b[84:], v.GReason)
+	binary.LittleEndian.PutUint32(b[88:], v.GStartpc)
+	binary.LittleEndian.PutUint32(b[92:], v.GPC)
+	binary.LittleEndian.PutUint32(b[96:], v.GBp)
+	binary.LittleEndian.PutUint32(b[100:], v.GStackLo)
+	binary.LittleEndian.PutUint32(b[104:], v.GStackHi)
+	binary.LittleEndian.PutUint32(b[108:], v.Entries)
+	binary.LittleEndian.PutUint32(b[112:], v.ProcSlot)
+	binary.LittleEndian.PutUint32(b[116:], v.ProcUID)
+	binary.LittleEndian.PutUint32(b[120:], v.ThreadSlot)
+	binary.LittleEndian.PutUint32(b[124:], v.UID)
+	binary.LittleEndian.PutUint32(b[128:], v.Cookie)
+	binary.LittleEndian.PutUint64(b[136:], v.Preempt)
+	binary.LittleEndian.PutUint64(b[144:], v.Image)
+	binary.LittleEndian.PutUint64(b[152:], v.ImageEnd)
+	binary.LittleEndian.PutUint64(b[160:], v.Leaf0Lo)
+	binary.LittleEndian.PutUint64(b[168:], v.Leaf0Hi)
+	binary.LittleEndian.PutUint64(b[176:], v.Leaf1Lo)
+	binary.LittleEndian.PutUint64(b[184:], v.Leaf1Hi)
+	binary.LittleEndian.PutUint64(b[192:], v.Leaf2Lo)
+	binary.LittleEndian.PutUint64(b[200:], v.Leaf2Hi)
+	binary.LittleEndian.PutUint64(b[208:], v.Leaf3Lo)
+	binary.LittleEndian.PutUint64(b[216:], v.Leaf3Hi)
+	copy(b[224:288], v.Hooks[:])
 }
 
 // GoTable is struct hb_go_table, 128 bytes.
@@ -1108,7 +1112,8 @@ type GoTable struct {
 	Samples    atomic.Uint64
 	Strays     atomic.Uint64
 	Scratch    [4]atomic.Uint64
-	Reserved6  atomic.Uint64
+	Used       atomic.Uint32
+	Left       atomic.Uint32
 }
 
 // GoEntry is struct hb_go_entry, 88 bytes.
@@ -2045,67 +2050,69 @@ var (
 	_ = [unsafe.Sizeof(GoConfig{}.EnterRest) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoConfig{}.ExitRest) - 40]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.ExitRest) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Handler) - 48]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.QuitRest) - 48]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}.QuitRest) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Handler) - 56]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Handler) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.GM) - 56]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GM) - 64]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.GM) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.MGsignal) - 60]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.MGsignal) - 68]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.MGsignal) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.MCurg) - 64]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.MCurg) - 72]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.MCurg) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.MProcid) - 68]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.MProcid) - 76]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.MProcid) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.GGoid) - 72]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GGoid) - 80]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.GGoid) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.GReason) - 76]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GReason) - 84]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.GReason) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.GStartpc) - 80]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GStartpc) - 88]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.GStartpc) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.GPC) - 84]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GPC) - 92]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.GPC) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.GBp) - 88]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GBp) - 96]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.GBp) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.GStackLo) - 92]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GStackLo) - 100]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.GStackLo) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.GStackHi) - 96]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.GStackHi) - 104]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.GStackHi) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Entries) - 100]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Entries) - 108]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Entries) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.ProcSlot) - 104]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.ProcSlot) - 112]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.ProcSlot) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.ProcUID) - 108]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.ProcUID) - 116]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.ProcUID) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.ThreadSlot) - 112]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.ThreadSlot) - 120]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.ThreadSlot) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.UID) - 116]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.UID) - 124]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.UID) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Cookie) - 120]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Cookie) - 128]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Cookie) - 4]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Preempt) - 128]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Preempt) - 136]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Preempt) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Image) - 136]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Image) - 144]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Image) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.ImageEnd) - 144]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.ImageEnd) - 152]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.ImageEnd) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf0Lo) - 152]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf0Lo) - 160]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf0Lo) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf0Hi) - 160]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf0Hi) - 168]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf0Hi) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf1Lo) - 168]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf1Lo) - 176]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf1Lo) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf1Hi) - 176]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf1Hi) - 184]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf1Hi) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf2Lo) - 184]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf2Lo) - 192]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf2Lo) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf2Hi) - 192]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf2Hi) - 200]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf2Hi) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf3Lo) - 200]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf3Lo) - 208]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf3Lo) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Leaf3Hi) - 208]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Leaf3Hi) - 216]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Leaf3Hi) - 8]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoConfig{}.Hooks) - 216]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoConfig{}.Hooks) - 224]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoConfig{}.Hooks) - 64]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(GoConfig{}) - 280]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoConfig{}) - 288]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoTable{}.Events) - 0]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoTable{}.Events) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoTable{}.ShortWaits) - 8]struct{}{} == [0]struct{}{}
@@ -2132,8 +2139,10 @@ var (
 	_ = [unsafe.Sizeof(GoTable{}.Strays) - 8]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoTable{}.Scratch) - 88]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoTable{}.Scratch) - 32]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Offsetof(GoTable{}.Reserved6) - 120]struct{}{} == [0]struct{}{}
-	_ = [unsafe.Sizeof(GoTable{}.Reserved6) - 8]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.Used) - 120]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.Used) - 4]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Offsetof(GoTable{}.Left) - 124]struct{}{} == [0]struct{}{}
+	_ = [unsafe.Sizeof(GoTable{}.Left) - 4]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoTable{}) - 128]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Offsetof(GoEntry{}.G) - 0]struct{}{} == [0]struct{}{}
 	_ = [unsafe.Sizeof(GoEntry{}.G) - 8]struct{}{} == [0]struct{}{}

@@ -6,7 +6,10 @@
 // visualize reads it back through [Source].
 package trace
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // ProcID, ThreadID and ModuleID are unique within one recording and start at 1; 0 means unknown.
 // An operating system's pid or tid may occur several times in a recording, these never do.
@@ -193,6 +196,26 @@ type Thread struct {
 	WaitNs                                int64
 	Lost                                  uint64 // records dropped
 	Samples, SignalsSent                  uint64
+}
+
+// goroutineTIDs is where the numbers of goroutines begin in formats that know threads by one number: above the kernel's (2^22).
+const goroutineTIDs = 1 << 23
+
+// ExportTID is the thread's number for formats that have one space of numbers for all threads: TID, and for a goroutine, whose
+// number may also be a thread's or that of another program's goroutine, one that no other has.
+func (t *Thread) ExportTID() int {
+	if t.Goroutine {
+		return goroutineTIDs + int(t.ID)
+	}
+	return t.TID
+}
+
+// ExportName is the thread's name for such formats: a goroutine has its number in it.
+func (t *Thread) ExportName() string {
+	if t.Goroutine && t.TID != 0 {
+		return t.Name + "/" + strconv.Itoa(t.TID)
+	}
+	return t.Name
 }
 
 // Module is one mapped object. Addresses in stacks are ELF virtual addresses of a module, so that processes,

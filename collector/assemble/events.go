@@ -272,6 +272,7 @@ func (a *Assembler) interval(t *thread, h *segment.Rec, rec []byte, e *trace.Eve
 		{segment.RecFlagTimedout, trace.FlagTimedOut},
 		{segment.RecFlagFailed, trace.FlagFailed},
 		{segment.RecFlagUnwound, trace.FlagUnwound},
+		{segment.RecFlagOpen, trace.FlagOpen},
 	} {
 		if h.Flags&f.c != 0 {
 			e.Flags |= f.e

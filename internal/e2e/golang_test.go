@@ -106,6 +106,28 @@ func (r recording) wantGoWaits(t *testing.T, waits []goWait) {
 	}
 }
 
+// wantLeak demands the one wait that never ends.
+func (r recording) wantLeak(t *testing.T) {
+	t.Helper()
+	var open []string
+	if err := trace.Events(r, func(e *trace.Event) error {
+		if e.Flags&trace.FlagOpen == 0 {
+			return nil
+		}
+		name := r.Meta().Hooks[e.Hook].Name
+		if name == "chan receive" && slices.Contains(r.functionsOf(e.Stack), "main.leaks") && e.Time-e.Start > trace.Ns(5*time.Millisecond) {
+			name = "leak"
+		}
+		open = append(open, name)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(open, []string{"leak"}) {
+		t.Errorf("waits that have not ended: %q", open)
+	}
+}
+
 func TestGoroutines(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -128,6 +150,7 @@ func TestGoroutines(t *testing.T) {
 			}
 			r := s.open(t)
 			r.wantGoWaits(t, goWaits)
+			r.wantLeak(t)
 			var main int
 			for _, th := range r.Threads() {
 				if th.Goroutine && th.Main {

@@ -25,7 +25,8 @@ var checks = []struct{ what, sql string }{
 	{"slices without a name", `select s.id, s.ts from slice s where s.name is null or s.name = '' limit 5`},
 	{"arrows to a wait's end that do not begin on the track of the thread that let go", `select i.name, i.ts, t.name, t.tid from flow f
 		join slice o on f.slice_out = o.id join slice i on f.slice_in = i.id join thread_track tt on o.track_id = tt.id join thread t using (utid)
-		where i.name glob 'woken by *' and i.name <> 'woken by ' || trim(coalesce(t.name, '') || ' ' || t.tid) limit 5`},
+		where i.name glob 'woken by *' and i.name <> 'woken by ' ||
+		case when t.tid >= 1 << 23 then t.name else trim(coalesce(t.name, '') || ' ' || t.tid) end limit 5`},
 	{"arrows to a wait's end that do not begin when it was let go", `select i.name, i.ts, o.ts, a.int_value from flow f
 		join slice o on f.slice_out = o.id join slice i on f.slice_in = i.id join slice w on i.parent_id = w.id
 		join args a on a.arg_set_id = w.arg_set_id and a.key = 'debug.released_ns_before_end'

@@ -131,14 +131,14 @@ func (x *writer) describe() {
 	for i := range ts {
 		t := &ts[i]
 		// Readers know threads by their numbers alone: one that is used again, or by a program that was exec-ed, is another.
-		pid, tid := procs[t.Proc], t.TID
+		pid, tid := procs[t.Proc], t.ExportTID()
 		for used[[2]int{pid, tid}] {
 			tid += again
 		}
 		used[[2]int{pid, tid}] = true
 		x.ids[t.ID] = fmt.Sprintf(`"pid":%d,"tid":%d`, pid, tid)
 		x.labels[t.ID] = frames.Valid(t.Name) + " " + strconv.Itoa(t.TID)
-		name("thread_name", t.ID, `{"name":`+quote(t.Name)+`}`)
+		name("thread_name", t.ID, `{"name":`+quote(t.ExportName())+`}`)
 		for j := range ps {
 			if p := &ps[j]; p.ID == t.Proc && !named[p.ID] {
 				named[p.ID] = true

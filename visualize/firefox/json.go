@@ -158,9 +158,9 @@ func (x *writer) writeThread(w out, t *thread, procs map[trace.ProcID]*trace.Pro
 	start, end := int64(0), int64(-1)
 	if t.info != nil {
 		p = procs[t.info.Proc]
-		tid, main, start = t.info.TID, t.info.Main, x.since(t.info.Start)
+		tid, main, start = t.info.ExportTID(), t.info.Main, x.since(t.info.Start)
 		if t.info.Name != "" {
-			name = frames.Valid(t.info.Name)
+			name = frames.Valid(t.info.ExportName())
 		}
 		if t.info.End != 0 {
 			end = x.since(t.info.End)

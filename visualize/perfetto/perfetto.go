@@ -280,15 +280,15 @@ func (w *writer) describe() {
 		})
 	}
 	for i, t := range threads {
-		pid, parent := t.TID, uint64(0)
+		pid, parent := t.ExportTID(), uint64(0)
 		if p := w.procs[t.Proc]; p != nil {
 			pid, parent = p.PID, procTrack(p.ID)
 		}
 		w.track(threadTrack(t.ID), parent, i, t.Start, func(b *buffer) {
 			d := b.open(trackThread)
 			b.int(threadPID, int64(pid))
-			b.int(threadTID, int64(t.TID))
-			b.string(threadName, frames.Valid(t.Name))
+			b.int(threadTID, int64(t.ExportTID()))
+			b.string(threadName, frames.Valid(t.ExportName()))
 			b.int(threadSortRank, int64(i))
 			b.close(d)
 		})
@@ -331,6 +331,8 @@ func (w *writer) who(id trace.ThreadID) string {
 	if !ok {
 		if t := w.thr[id]; t == nil {
 			text = fmt.Sprintf("thread #%d", id)
+		} else if t.Goroutine {
+			text = frames.Valid(t.ExportName())
 		} else {
 			text = strings.TrimSpace(fmt.Sprintf("%s %d", frames.Valid(t.Name), t.TID))
 		}

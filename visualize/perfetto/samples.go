@@ -53,7 +53,7 @@ func (w *writer) sample(e *trace.Event) error {
 	}
 	pid, tid := 0, 0
 	if t := w.thr[e.Thread]; t != nil {
-		pid, tid = t.TID, t.TID
+		pid, tid = t.ExportTID(), t.ExportTID()
 		if p := w.procs[t.Proc]; p != nil {
 			pid = p.PID
 		}

@@ -136,7 +136,7 @@ func (f *facts) chainTable(groups []*chainGroup, o Options) []string {
 		}
 		end := f.actAt(g.Chain, room)
 		if len(g.by) > 0 {
-			who := terminal.Middle(terminal.Clean(f.label(g.by)), max(8, room/3))
+			who := terminal.Thread(terminal.Clean(f.label(g.by)), max(8, room/3))
 			if in := holding[i]; in != "" && !strings.HasSuffix(f.act(g.End, g.Func, blame.Object{}), in) {
 				who += " in " + terminal.Shorten(in, max(8, room/3))
 			}

@@ -115,7 +115,7 @@ func whoWhere(who, where string, certain bool, room int) string {
 	if where == "" {
 		return terminal.Middle(who, room)
 	}
-	who = terminal.Middle(who, max(8, room/2))
+	who = terminal.Thread(who, max(8, room/2))
 	return who + " in " + terminal.Shorten(where, max(8, room-terminal.Columns(who)-4))
 }
 

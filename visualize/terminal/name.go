@@ -93,6 +93,25 @@ func Shorten(name string, n int) string {
 	return Middle(name, n)
 }
 
+// Thread fits a thread's name into n columns. A goroutine is called "package.Function.func1/17": of that the front goes, part by
+// part, before anything is cut in the middle.
+func Thread(name string, n int) string {
+	number := strings.LastIndexByte(name, '/')
+	if number < 0 || Columns(name) <= n {
+		return Middle(name, n)
+	}
+	for rest := name; Columns(rest)+1 > n; {
+		i := strings.IndexAny(rest[:strings.LastIndexByte(rest, '/')], "./")
+		if i < 0 {
+			break
+		}
+		if rest = rest[i+1:]; Columns(rest)+1 <= n {
+			return "…" + rest
+		}
+	}
+	return Middle(name, n)
+}
+
 // Middle cuts s to n columns, leaving its beginning and, a little more, its end.
 func Middle(s string, n int) string {
 	if Columns(s) <= n {

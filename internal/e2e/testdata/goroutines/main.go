@@ -112,7 +112,12 @@ func readsPipe(r *os.File) { r.Read(make([]byte, 1)) }
 //go:noinline
 func sleeps() { time.Sleep(hold) }
 
+//go:noinline
+func leaks(c chan int) { <-c }
+
 func main() {
+	go leaks(make(chan int)) // for ever
+	whenBlocked("leaks", "chan receive")
 	both(receives, sendsLate)
 	both(sends, receivesLate)
 	both(selects, sendsToSelect)
