@@ -97,6 +97,8 @@ type Assembler struct {
 	longest   uint64 // that the period was: see period
 	cpuPeriod uint64 // that a sampling point stands for, ns; 0 without a segment
 	cpuDebt   int64  // ns, never above 0: what processes that have ended were given beyond what they used (cpuRest)
+	clock     uint64 // ns of CPU time that threads' clocks have shown in all: see capped
+	given     int64  // ns of it that samples got
 	cfg       Config
 	maxRun    trace.Ns
 	stats     Stats

@@ -132,7 +132,9 @@ func (a *Assembler) sample(t *thread, h *segment.Rec, rec []byte, e *trace.Event
 		if e.Hook == hooks.Execve {
 			e.CPU = a.execPassed(t, r.WeightNs)
 		} else {
-			e.CPU, e.Object, e.Weight = t.cpuPassed(r.CPUNs, r.WeightNs, a.period()), r.Object, uint64(r.Worth)
+			before := t.clock()
+			passed := t.cpuPassed(r.CPUNs, r.WeightNs, a.period())
+			e.CPU, e.Object, e.Weight = a.capped(t, before, passed), r.Object, uint64(r.Worth)
 		}
 	}
 	if r.Kind == segment.SamplePeriodic && h.Flags&segment.RecFlagAlone != 0 {
@@ -177,6 +179,32 @@ func (a *Assembler) period() uint64 {
 	return a.cpuPeriod
 }
 
+// clock is the CPU time that the thread is known to have used.
+func (t *thread) clock() uint64 {
+	if !t.cpuKnown {
+		return 0
+	}
+	return t.cpuSeen - min(t.cpuBase, t.cpuSeen)
+}
+
+// earlyPeriods: for so many sampling periods of CPU time, samples get no more than threads' clocks have shown in all. A
+// sample of a run that is shorter than a period would stand for more than the run used. Afterwards what is given varies about
+// what was used by less than can be seen, and must not be cut on one side.
+const earlyPeriods = 16
+
+// capped is what of a sample's weight is given to it. The thread's clock showed before until then; what is not given
+// stays for the thread's end.
+func (a *Assembler) capped(t *thread, before uint64, weight int64) int64 {
+	a.clock += t.clock() - min(before, t.clock())
+	if a.clock < earlyPeriods*a.cpuPeriod {
+		d := min(weight, max(0, int64(a.clock)-a.given))
+		t.cpuLast -= uint64(weight - d)
+		weight = d
+	}
+	a.given += weight
+	return weight
+}
+
 // execPassed books what a program used before it was recorded, all of it at once (agent/emit.h, hb_emit_exec). used is what
 // the thread's clock showed by then, and exec keeps that clock: what the image before it used is its own.
 func (a *Assembler) execPassed(t *thread, used uint64) int64 {
@@ -185,6 +213,7 @@ func (a *Assembler) execPassed(t *thread, used uint64) int64 {
 	}
 	d := a.execUsed(t, used)
 	t.cpuBase -= uint64(d)
+	a.clock, a.given = a.clock+uint64(d), a.given+d
 	return d
 }
 
@@ -203,10 +232,8 @@ func (a *Assembler) usedBefore(p *process) {
 	if p.replaced == nil {
 		return
 	}
-	for _, t := range a.threads {
-		if t.proc == p.replaced { // whichever of them it was that called exec
-			p.cpuBefore = max(p.cpuBefore, t.cpuSeen)
-		}
+	for t := range p.replaced.threads { // whichever of them it was that called exec
+		p.cpuBefore = max(p.cpuBefore, t.cpuSeen)
 	}
 }
 

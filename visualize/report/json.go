@@ -35,6 +35,7 @@ type jsonCPU struct {
 	UsedNs      int64 `json:"used_ns"` // -1 unknown
 	AccountedNs int64 `json:"accounted_ns"`
 	UnsampledNs int64 `json:"unsampled_ns"`
+	OutsideNs   int64 `json:"outside_ns"`      // in no recorded thread's clock: starts and ends in the kernel, children of vfork
 	LateNs      int64 `json:"late_ns"`         // by samples taken at the call after the work
 	SharedNs    int64 `json:"shared_ns"`       // noticed so late, and shared out over samples of the same runs of work
 	UnnamedNs   int64 `json:"unsymbolised_ns"` // self time of functions without a symbol
@@ -318,7 +319,7 @@ func (f *facts) jsonHead(view View) *jsonHead {
 	r := &jsonHead{
 		View: view, Command: []string{}, DurationNs: f.duration(), Started: f.meta.Started.UTC().Format(time.RFC3339Nano),
 		ExitStatus: f.meta.ExitStatus, ExitSignal: f.meta.ExitSignal,
-		CPU: jsonCPU{used, f.weights.Total[weigh.CPU], d.TailCPU, d.LateCPU, d.SharedCPU, f.unnamedCPU()},
+		CPU: jsonCPU{used, f.weights.Total[weigh.CPU], d.TailCPU, f.cpuAccount().outside, d.LateCPU, d.SharedCPU, f.unnamedCPU()},
 		Doubt: jsonDoubt{
 			Samples: f.weights.Total[weigh.Samples], Stacks: d.Stacks, NoStack: d.NoStack, Cut: d.Cut, Guessed: d.Guessed,
 			Omitted: d.Omitted, Unsymbolised: d.Unsymbolised, Lost: f.lost(), Overwritten: s.Overwritten, Broken: s.Broken,

@@ -41,16 +41,7 @@ func (f *facts) head(o Options) []string {
 		first = append(first, fmt.Sprintf("exit status %d", f.meta.ExitStatus))
 	}
 	first = append(first, number.Plural(uint64(len(f.procs)), "process")+", "+number.Plural(uint64(len(f.src.Threads())), "thread"))
-	accounted := f.weights.Total[weigh.CPU]
-	if used, known := f.cpuUsed(); known {
-		c := fmt.Sprintf("CPU %s used, %s accounted for", inline(duration(used)), inline(duration(accounted)))
-		if p := number.Percent(float64(accounted), float64(used)); p != "" {
-			c += " (" + p + ")"
-		}
-		first = append(first, c)
-	} else if accounted > 0 {
-		first = append(first, "CPU "+inline(duration(accounted))+" sampled")
-	}
+	first = append(first, f.cpuAccount().lines(f)...)
 	if tail := f.weights.Doubt.TailCPU; tail > 0 && o.Verbose {
 		first = append(first, inline(duration(tail))+" of it after threads' last samples")
 	}
