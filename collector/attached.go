@@ -27,11 +27,12 @@ const (
 
 // targets are the programs that were attached to.
 type targets struct {
-	s    *session
-	all  []*target
-	seen map[threadOf]trace.ThreadID // threads that are recorded
-	quit chan struct{}
-	wg   sync.WaitGroup
+	s     *session
+	all   []*target
+	seen  map[threadOf]trace.ThreadID // threads that are recorded
+	quit  chan struct{}
+	holds []time.Duration // of all, once they were left
+	wg    sync.WaitGroup
 }
 
 // threadOf is a process of the recording and a thread id as that process sees it.
@@ -89,7 +90,11 @@ func Attach(ctx context.Context, o Options, pids []int) (*Result, error) {
 	s.run(ctx, c)
 	hurry := make(chan struct{})
 	err = s.finish(c, hurry)
-	return s.result(), errors.Join(err, s.targets.failures())
+	r := s.result()
+	if r != nil {
+		r.Holds = s.targets.holds
+	}
+	return r, errors.Join(err, s.targets.failures())
 }
 
 // add attaches to one process.
@@ -276,6 +281,7 @@ func (g *targets) leave() {
 			t.failure = nil
 		}
 		holds := t.Holds()
+		g.holds = append(g.holds, holds...)
 		g.s.remark(fmt.Sprintf("process %d: threads of it were stopped %d times, %v at most", t.id.pid, len(holds), slices.Max(append(holds, 0))))
 		t.Close()
 		t.id.close()

@@ -91,9 +91,10 @@ type Result struct {
 	Path       string         // of the recording
 	Meta       trace.Meta
 	Stats      trace.Stats
-	Notes      []string    // what could not be recorded, and why: one line each; the same as Stats.Notes
-	Held       flight.Held // with Options.Keep: what the window held at the end
-	Dumps      []string    // with Options.Keep: the files that triggers made
+	Notes      []string        // what could not be recorded, and why: one line each; the same as Stats.Notes
+	Held       flight.Held     // with Options.Keep: what the window held at the end
+	Dumps      []string        // with Options.Keep: the files that triggers made
+	Holds      []time.Duration // of Attach: for how long threads of the programs were stopped, each stop
 }
 
 const (
