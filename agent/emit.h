@@ -15,7 +15,7 @@ static uint64_t hb_alloc_gap(struct hb_tls *t);
 #define HB_WORTH_SHIFT 16     /* of struct hb_rec_sample.worth, beside HB_RECF_* */
 #define HB_WAIT_BURST 64       /* waits and releases that a thread may record at once */
 static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame,
-                           uint32_t rec_flags);
+                           uint32_t rec_flags, uint64_t cpu);
 
 /* Number the record and write it; a dropped one is counted and breaks the delta chain. signal-safe, under busy */
 static int hb_put_two(struct hb_tls *t, struct hb_rec *rec, uint32_t fixed, const struct hb_frame *f, uint32_t n,
@@ -203,16 +203,18 @@ static void hb_emit_cpu(struct hb_tls *t, uint32_t hook, uint64_t run, const voi
 }
 
 /* The sampler asked for a sample. Inside our own section it is taken when that ends (hb_deferred). One that is taken
- * at a call's entry instead (HB_RECF_CONSUMED) is for the timeline only: the entry itself sees to the CPU time. signal-safe */
+ * at a call's entry instead (HB_RECF_CONSUMED) is for the timeline only: the entry itself sees to the CPU time. cpu: the
+ * thread's CPU time, 0 where its clock has not been read yet. signal-safe */
 static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame,
-                           uint32_t rec_flags) {
+                           uint32_t rec_flags, uint64_t cpu) {
   if (!t->local || !hb_load_relaxed(&hb.header->recording) || !hb_load_relaxed(&hb.on)) return;
   if (t->busy_sp) {
     t->deferred = (ask & 0xffu) | (rec_flags & 0xffu) << 8;
     return;
   }
   if (ask == HB_ASK_PERIODIC && !(rec_flags & HB_RECF_CONSUMED)) {
-    uint64_t cpu = hb_thread_cpu_ns(), weight = hb_points_pass(t, cpu, hb_stamp());
+    if (!cpu) cpu = hb_thread_cpu_ns();
+    uint64_t weight = hb_points_pass(t, cpu, hb_stamp());
     hb_emit_cpu(t, hook, t->left_pc, uc, frame, rec_flags, cpu, weight);
     if (uc) hb_own_met(t->slot, hb_ucontext_pc(uc), weight);
     if (uc) { /* what is left of the run tells which kind it was: hb_sample_point looks at the next call */
@@ -236,7 +238,7 @@ static HB_NOINLINE void hb_deferred(struct hb_tls *t, int at_random, const void 
     uint64_t cpu = hb_thread_cpu_ns(), weight = hb_points_pass(t, cpu, hb_stamp());
     hb_emit_cpu(t, 0, t->left_pc, NULL, frame, at_random ? flags : HB_RECF_CONSUMED, cpu, weight);
   } else {
-    hb_take_sample(t, ask, 0, NULL, frame, 0);
+    hb_take_sample(t, ask, 0, NULL, frame, 0, 0);
   }
 }
 

@@ -67,10 +67,10 @@ var madeAMD64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "6f0c62daddad77a12271fbd589eca998f43113cd830f85d164209436565dd76d",
+	sourcesSHA256: "70ced3bbab7fef8a36eb554ad7bde8ee82f517b6d7b0b2d4adbed51884ba9ab1",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_amd64.so":    "2ae3a7ac9937bcd2b424a13d45badac285ade5d87066b10d2dfc8879d107b837",
-		"agent/hbattached_linux_amd64.so": "eaa5414b97d255f73cb273d6a8a84d40616eb429f08decfefb6ddea8b4bbaba8",
+		"agent/hbagent_linux_amd64.so":    "06ac8e972e8b481df55b6272769acc4d9817c059c0342f29c589792fd0df781f",
+		"agent/hbattached_linux_amd64.so": "5e230e616f5bc4ab703d9972d19bc25c3fdca8f6e72fbeba601bd6afb7546308",
 		"agent/hbdormant_linux_amd64.so":  "adb3551cf65be45a24b68638f28050718411c9454b2fa2e21e851c883770ad9c",
 		"agent/stub_linux_386.so":         "1bf14e74b62ab9c08bda5598a641d3ff132b49b8462cf668d5b44dfa9a04cb00",
 	},

@@ -61,8 +61,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "cc91a15529ea6630eed1724fb7c86c88099e48561d26a2eeea5ce407905a207d",
+	sourcesSHA256: "0fa5bdeb3dc88e124c2cf04ecf47fa259609017d119e8ab69db810ed21594193",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "ca97378d8898dc11008cdbf86d28903f1a37c04ad56e413109d66dced5ad4d6f",
+		"agent/hbagent_linux_arm64.so": "a8207fbb6429180c20eb5f5022ca8ef696310b2905a2be4a0a3ee8a350642e75",
 	},
 }

@@ -12,6 +12,7 @@
 /* How a signal met its thread. */
 struct hb_arrival {
   uint32_t how;    /* HB_RECF_* */
+  uint64_t cpu;    /* the thread's CPU time; 0: not read */
   uint64_t flight; /* ns since the sampler looked at the thread */
   int on_its_way;  /* the signal was, while the thread ran */
 };
@@ -38,8 +39,10 @@ static void hb_arrived(const struct hb_thread *s, int after_syscall, struct hb_a
   uint32_t cpu = hb_load_relaxed(&s->asked_cpu);
   a->flight = (int64_t)(now - asked) > 0 ? now - asked : 0; /* by two CPUs' clocks */
   int prompt = a->flight <= HB_PROMPT_NS, stood = !prompt, interrupted = prompt && cpu && cpu == hb_cpu() + 1;
+  a->cpu = 0;
   if (looked_cpu) {
-    stood = hb_stood(hb_thread_cpu_ns() - looked_cpu, a->flight);
+    a->cpu = hb_thread_cpu_ns();
+    stood = hb_stood(a->cpu - looked_cpu, a->flight);
     interrupted = stood && (prompt || (int64_t)(now - rested) <= HB_PROMPT_NS);
   }
   a->on_its_way = prompt && !interrupted;

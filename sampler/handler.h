@@ -82,7 +82,7 @@ static void hb_on_signal(int sig, struct hb_siginfo *info, void *uc) {
   hb_arrived(s, hb_ucontext_after_syscall(uc), &a);
   uint32_t ask = hb_load_relaxed(&s->ask);
   if (ask == HB_ASK_PERIODIC) a.how |= hb_arrived_worth(t, &a) << HB_WORTH_SHIFT;
-  hb_take_sample(t, ask, 0, uc, NULL, a.how);
+  hb_take_sample(t, ask, 0, uc, NULL, a.how, a.cpu);
   hb_own_timed(s, from, hb_stamp(), 1);
   hb_store_release(&s->state, (uint32_t)HB_RUNNING);
 }

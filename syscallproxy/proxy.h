@@ -51,7 +51,7 @@ struct hb_block {
 
 static void hb_emit_unwound(struct hb_tls *t, struct hb_thread *s);
 static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame,
-                           uint32_t rec_flags);
+                           uint32_t rec_flags, uint64_t cpu);
 
 static uint64_t hb_signal_bit(void) { return 1ull << (hb.signal - 1); }
 
@@ -184,7 +184,7 @@ static HB_NOINLINE void hb_block_slow(struct hb_tls *t, struct hb_thread *s, str
     if (got == (long)hb.signal && !is_ours && held < 2) {
       held++;
     } else if (is_ours && hb_load_acquire(&s->state) == HB_SIGNALLED) {
-      hb_take_sample(t, hb_load_relaxed(&s->ask), 0, NULL, frame, HB_RECF_CONSUMED);
+      hb_take_sample(t, hb_load_relaxed(&s->ask), 0, NULL, frame, HB_RECF_CONSUMED, 0);
       hb_store_release(&s->state, (uint32_t)HB_RUNNING);
     } else if (++tries >= limit || held) { /* announced, never sent: whoever announced it is gone or starved */
       x = HB_SIGNALLED;

@@ -102,7 +102,7 @@ static void deferred(void) {
     for (uint32_t ask = HB_ASK_PERIODIC; ask <= HB_ASK_GAP; ask++) {
       CHECK(t->deferred == 0 && t->busy_sp == 0);
       t->busy_sp = (uintptr_t)HB_FRAME - 4096; /* the section that is entered next, when the signal comes */
-      hb_take_sample(t, ask, 0, NULL, HB_FRAME, 0);
+      hb_take_sample(t, ask, 0, NULL, HB_FRAME, 0, 0);
       t->busy_sp = 0;
       CHECK(t->deferred == ask);
       int had = records(HB_REC_SAMPLE);
@@ -116,7 +116,7 @@ static void deferred(void) {
 static void last(void) {
   struct hb_tls *t = hb_self();
   t->busy_sp = 1;
-  hb_take_sample(t, HB_ASK_GAP, 0, NULL, HB_FRAME, 0);
+  hb_take_sample(t, HB_ASK_GAP, 0, NULL, HB_FRAME, 0, 0);
   t->busy_sp = 0;
   hb_thread_leave(t, 0);
   uint64_t head = hb_load_relaxed(&hb.subbufs->head);

@@ -38,8 +38,9 @@ static void hb_foreign_back(const struct hb_tls *t, const union hb_siginfo_whole
   for (uint32_t i = 0; i < n; i++) back[backs++ % 2] = held[i];
 }
 static void hb_emit_unwound(struct hb_tls *t, struct hb_thread *s) { (void)t, (void)s; }
-static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame, uint32_t rec_flags) {
-  (void)t, (void)ask, (void)hook, (void)uc, (void)frame;
+static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame,
+                           uint32_t rec_flags, uint64_t cpu) {
+  (void)t, (void)ask, (void)hook, (void)uc, (void)frame, (void)cpu;
   CHECK(rec_flags == HB_RECF_CONSUMED);
   consumed++;
 }

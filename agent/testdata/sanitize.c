@@ -137,8 +137,9 @@ static void hb_foreign_back(const struct hb_tls *t, const union hb_siginfo_whole
   (void)t, (void)held, (void)n, (void)blocked;
   CHECK(!"a signal that is not ours");
 }
-static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame, uint32_t flags) {
-  (void)t, (void)ask, (void)hook, (void)uc, (void)frame, (void)flags;
+static void hb_take_sample(struct hb_tls *t, uint32_t ask, uint32_t hook, const void *uc, const void *frame, uint32_t flags,
+                           uint64_t cpu) {
+  (void)t, (void)ask, (void)hook, (void)uc, (void)frame, (void)flags, (void)cpu;
   atomic_fetch_add(&samples, 1);
 }
 
