@@ -39,7 +39,10 @@ func (t *tracee) hook(p *Program, join func(int) (Session, error)) error {
 	if err := t.wait(); err != nil { // the exec
 		return err
 	}
-	defer unix.PtraceDetach(t.pid)
+	defer func() {
+		step()
+		unix.PtraceDetach(t.pid)
+	}()
 	return t.change(p, join)
 }
 

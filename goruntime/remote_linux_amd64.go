@@ -48,6 +48,7 @@ var (
 // wait waits for a stop, and passes signals on that are not the traps asked for. Its end is left for others to reap.
 func (t *tracee) wait() error {
 	for {
+		step()
 		var si unix.Siginfo
 		err := unix.Waitid(unix.P_PID, t.pid, &si, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT|unix.WALL, nil)
 		if errors.Is(err, unix.EINTR) {
@@ -86,7 +87,11 @@ func (t *tracee) wait() error {
 	}
 }
 
+// step is called before each thing that is done to a stopped process: a test kills the recorder there.
+var step = func() {}
+
 func (t *tracee) cont() error {
+	step()
 	if err := unix.PtraceCont(t.pid, 0); err != nil {
 		return fmt.Errorf("let process %d go on: %w", t.pid, err)
 	}
@@ -107,6 +112,7 @@ func (t *tracee) word(addr uint64) (uint64, error) {
 }
 
 func (t *tracee) write(addr uint64, b []byte) error {
+	step()
 	if _, err := t.mem.WriteAt(b, int64(addr)); err != nil {
 		return fmt.Errorf("write its memory at %#x: %w", addr, err)
 	}
@@ -142,6 +148,7 @@ func (t *tracee) call(nr uint64, args ...uint64) (uint64, error) {
 
 // setMask sets the stopped thread's signal mask and returns the one before.
 func (t *tracee) setMask(mask uint64) (old uint64, err error) {
+	step()
 	const getSigMask, setSigMask = 0x420a, 0x420b // PTRACE_GETSIGMASK, PTRACE_SETSIGMASK
 	if _, _, e := unix.Syscall6(unix.SYS_PTRACE, getSigMask, uintptr(t.pid), 8, uintptr(unsafe.Pointer(&old)), 0, 0); e != 0 {
 		return 0, fmt.Errorf("read its signal mask: %w", e)
