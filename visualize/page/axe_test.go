@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hbtrace/hbtrace/internal/chromium"
 	"github.com/hbtrace/hbtrace/internal/synthetic"
@@ -85,6 +86,17 @@ func testAxe(t *testing.T, b *chromium.Browser) {
 		p.Key("?")
 		check(fmt.Sprintf("keys, dark %v", dark))
 		p.Key("Escape")
+	}
+	// A function with its source.
+	file := numbered(t, filepath.Join(t.TempDir(), "work.c"), 50)
+	p = b.Open(t, serve(t, sourced(file, file, time.Now())).URL()+"#v=flame&q=%22work%22&o.fold=main%0Ano", 1400, 900, 1)
+	p.Await(`document.querySelector(".chip")`)
+	p.Eval(source+"; true", nil)
+	for _, dark := range []bool{false, true} {
+		p.Dark(dark)
+		p.Eval(`hbtrace.shared.set({ options: { fold: "nothing" } })`, nil)
+		p.Await(`document.querySelector(".lines code.hot")?.innerText.includes("text of work.c")`)
+		check(fmt.Sprintf("source, dark %v", dark))
 	}
 }
 
