@@ -66,17 +66,19 @@ func complain(w io.Writer, err error) {
 	fmt.Fprintf(w, "hbtrace: %s\n", strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }
 
-// plainly is a flag's error without the words of the library that parsed a number.
+// plainly is a flag's error without the words of the libraries that parsed it.
 func plainly(err error) string {
-	text := err.Error()
 	var number *strconv.NumError
 	var value *pflag.InvalidValueError
-	if !errors.As(err, &number) || !errors.As(err, &value) {
-		return text
+	if !errors.As(err, &value) {
+		return err.Error()
 	}
-	why := "it is not a whole number"
-	if errors.Is(number, strconv.ErrRange) {
-		why = "it is too large"
+	why := value.Unwrap().Error()
+	if errors.As(err, &number) {
+		why = "it is not a whole number"
+		if errors.Is(number, strconv.ErrRange) {
+			why = "it is too large"
+		}
 	}
 	name := "--" + value.GetFlag().Name
 	if short := value.GetFlag().Shorthand; short != "" {

@@ -46,7 +46,7 @@ func (f *facts) brief() []doubtLine {
 	s, d := f.stats, &f.weights.Doubt
 	var c []string
 	if d.Stacks > 0 {
-		c = append(c, fmt.Sprintf("%s samples", number.Count(uint64(f.weights.Total[weigh.Samples]))))
+		c = append(c, number.Plural(uint64(f.weights.Total[weigh.Samples]), "sample"))
 	}
 	exact, sampled, unknown := f.covered()
 	whole := float64(exact + sampled + unknown)
@@ -123,7 +123,7 @@ func (f *facts) doubts() []doubtLine {
 
 	var c []string
 	if d.Stacks > 0 {
-		c = append(c, fmt.Sprintf("%s CPU samples", number.Count(uint64(f.weights.Total[weigh.Samples]))))
+		c = append(c, number.Plural(uint64(f.weights.Total[weigh.Samples]), "CPU sample"))
 		share := func(n uint64, what string) {
 			c = append(c, number.Percent(float64(n), float64(d.Stacks))+" "+what)
 		}

@@ -134,8 +134,9 @@ func (f *facts) treeView(o Options) []string {
 	}
 	var lines []string
 	left := treeLines
-	var walk func(b *branch, indent int)
-	walk = func(b *branch, indent int) {
+	// mark stands before functions that have the indentation of the one above, and are called by it.
+	var walk func(b *branch, indent int, mark string)
+	walk = func(b *branch, indent int, mark string) {
 		for i, c := range b.Children {
 			small := float64(c.Total) < treeShare*float64(root.Total)
 			if small || left <= 0 {
@@ -148,22 +149,22 @@ func (f *facts) treeView(o Options) []string {
 					if !small {
 						text = fmt.Sprintf("… %s more", number.Count(uint64(len(b.Children)-i)))
 					}
-					lines = append(lines, treeLine(number.Percent(float64(rest), float64(root.Total)), show(rest), indent, text, "", o))
+					lines = append(lines, treeLine(number.Percent(float64(rest), float64(root.Total)), show(rest), indent, mark+text, "", o))
 				}
 				return
 			}
 			left--
-			lines = append(lines, treeLine(number.Percent(float64(c.Total), float64(root.Total)), show(c.Total), indent, c.Function, fileLine(c.File, c.Line), o))
+			lines = append(lines, treeLine(number.Percent(float64(c.Total), float64(root.Total)), show(c.Total), indent, mark+c.Function, fileLine(c.File, c.Line), o))
 			// A chain of single callees is indented once: what is deep should not leave the screen.
-			next := indent
+			next, mark := indent, "└ "
 			if len(c.Children) > 1 || c.Self > 0 || indent == 0 {
-				next++
+				next, mark = indent+1, ""
 			}
-			walk(c, next)
+			walk(c, next, mark)
 		}
 	}
-	walk(root, 0)
-	return f.end(append(out, titled(o, "Call tree by "+v.String()+": callers above callees", lines)...), o)
+	walk(root, 0, "")
+	return f.end(append(out, titled(o, "Call tree by "+v.String()+": callers above callees; └ called by the row above alone", lines)...), o)
 }
 
 // treeLine is a share, a weight and a function, indented by its depth as far as there is room.
