@@ -241,7 +241,13 @@ func (a *Assembler) retire() {
 		}
 		a.leaving = append(a.leaving, t)
 	}
+	if len(a.active) > 2*len(a.threads)+mostEnded { // threads that have ended wait there for Usages
+		a.active = slices.DeleteFunc(a.active, func(t *thread) bool { return t.exited })
+	}
 }
+
+// mostEnded is how many threads that have ended are kept for want of anybody who asks, besides as many as are there.
+const mostEnded = 1024
 
 // leaves notes a thread that has ended, or seems to have.
 func (a *Assembler) leaves(t *thread) {

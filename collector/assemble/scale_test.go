@@ -43,6 +43,9 @@ func TestForgetsThreads(t *testing.T) {
 	for range 8 {
 		k.EndPass()
 	}
+	if len(k.active) > 2*len(k.Assembler.threads)+mostEnded {
+		t.Errorf("%d threads wait to be asked about", len(k.active))
+	}
 	k.Usages(1000, 4, func(int, int) (Usage, bool) { return Usage{}, false })
 	if len(gone) != n || k.Stats().Broken != 0 || len(k.of(trace.KindThreadExit)) != n {
 		t.Errorf("%d of %d threads are gone, %d exits, %+v", len(gone), n, len(k.of(trace.KindThreadExit)), k.Stats())
@@ -113,9 +116,6 @@ func BenchmarkEver(b *testing.B) {
 	for b.Loop() {
 		lives(a, uid, each, at)
 		uid, at = uid+each, at+10
-		if uid%(1000*each) < each {
-			a.Usages(at, 16, func(int, int) (Usage, bool) { return Usage{}, false })
-		}
 	}
 	var m runtime.MemStats
 	runtime.GC()
