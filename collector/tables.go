@@ -220,10 +220,9 @@ func (t *tables) image(pid int, path string) *image {
 	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, " (deleted)") {
 		return nil
 	}
-	// O_NONBLOCK: the path comes from the target, and a FIFO under that name must not stop us.
-	f, err := os.OpenFile(filepath.Join(fmt.Sprintf("/proc/%d/root", pid), path), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	f, err := symbols.OpenRegular(filepath.Join(fmt.Sprintf("/proc/%d/root", pid), path))
 	if errors.Is(err, fs.ErrPermission) {
-		f, err = os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+		f, err = symbols.OpenRegular(path)
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		t.notes.addf("stacks in %s go by frame pointers, and may be cut there: this user may not read it", path)
@@ -232,7 +231,7 @@ func (t *tables) image(pid int, path string) *image {
 		return nil
 	}
 	var st unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > maxImageBytes {
+	if unix.Fstat(int(f.Fd()), &st) != nil || st.Size > maxImageBytes {
 		f.Close()
 		return nil
 	}

@@ -42,21 +42,43 @@ type image struct {
 	read    map[*elf.Section][]byte
 }
 
-// openRegular opens a file for reading; anything but a regular file is refused, without blocking on a FIFO.
 func openRegular(path string) (ReaderAtCloser, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := OpenRegular(path)
 	if err != nil {
-		return nil, err
-	}
-	st, err := f.Stat()
-	if err == nil && !st.Mode().IsRegular() {
-		err = &os.PathError{Op: "open", Path: path, Err: errors.New("not a regular file")}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
+		return nil, err // and no interface that holds a nil file
 	}
 	return f, nil
+}
+
+// OpenRegular opens a regular file for reading. Anything else is refused before it is opened: paths of modules come from the
+// program, and to open a device may do something.
+func OpenRegular(path string) (*os.File, error) {
+	refused := func(err error) (*os.File, error) { return nil, &os.PathError{Op: "open", Path: path, Err: err} }
+	at, err := openFD(path, unix.O_PATH)
+	if err != nil {
+		return refused(err)
+	}
+	defer unix.Close(at)
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil {
+		return refused(err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return refused(errors.New("not a regular file"))
+	}
+	fd, err := openFD(fmt.Sprintf("/proc/self/fd/%d", at), unix.O_RDONLY)
+	if err != nil {
+		return refused(err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func openFD(path string, flags int) (fd int, err error) {
+	for {
+		if fd, err = unix.Open(path, flags|unix.O_CLOEXEC, 0); err != unix.EINTR {
+			return fd, err
+		}
+	}
 }
 
 // newImage takes over f, and closes it when it returns an error.
