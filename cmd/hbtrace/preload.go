@@ -17,7 +17,7 @@ func newPreload() *cobra.Command {
 	var path bool
 	c := &cobra.Command{
 		Use:   "preload",
-		Short: "The dormant agent: start programs so that attach needs to stop nothing",
+		Short: "Say how to start programs so that attach stops no thread (dormant agent)",
 		Long: `preload prints the path of the dormant agent, and the lines by which systemd, Docker and Kubernetes start programs with it.
 
 The dormant agent wraps no function and does nothing until hbtrace attach comes. Attach then stops no thread and calls no ptrace: the

@@ -97,7 +97,7 @@ recording or the program cannot be started.`,
 	flags.Lookup("unwind").NoOptDefVal = "auto" // perf's -g has no value
 	flags.Var(&f.allocPeriod, "alloc-period", "mean bytes between sampled allocations; 1 samples all")
 	flags.Var(&f.threshold, "threshold", "waits and calls shorter than this are only counted (20us, 1ms; 0 records all; default 10us for locks, 100us for calls)")
-	flags.Var(&f.budget, "budget", "what recording may use, of the program's CPU time (2%): detail is given up, and told, to stay within it; off records all")
+	flags.Var(&f.budget, "budget", "most CPU time that recording may use, in percent of the program's (2%): detail is dropped, and reported, to stay below; off records all")
 	flags.VarP(&f.buffer, "buffer", "m", "memory between the program and the recorder, a power of two; a larger buffer drops fewer events")
 	flags.Var(&f.kernel, "kernel", "record the kernel's own scheduling events, which adds overhead: off, auto (where permitted), on")
 	flags.Var(&f.signal, "signal", "the sampling signal: urg, or rtmin+0 to rtmin+30 where the program needs SIGURG (less safe: docs/design/sampling.md)")
