@@ -76,8 +76,14 @@ func (t *Target) lookBefore() {
 
 // noteAsleep notes when the threads last ran that sleep, once hbtrace has attached: it may have made one of them run itself.
 func (t *Target) noteAsleep() {
+	const limit = 2 * time.Second // of waiting for the thread that ran the stub to sleep again: it may have been preempted behind it
 	for i := range t.before {
 		x := &t.before[i]
+		for begun := time.Now(); x.TID == t.diverted && x.State == 'S' && time.Since(begun) < limit; time.Sleep(time.Millisecond) {
+			if state, _, _, _ := t.where(x.TID); state != 'R' {
+				break
+			}
+		}
 		x.ran, x.noted = lastRan(fmt.Sprintf("/proc/%d/task/%d/sched", t.pid, x.TID))
 	}
 }

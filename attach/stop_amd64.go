@@ -211,6 +211,7 @@ func (t *Target) runStub(ops []op, done uint64) error {
 	if err != nil {
 		return err
 	}
+	t.diverted = tid
 	return t.await(tid, done, ops)
 }
 

@@ -22,6 +22,8 @@ type Target struct {
 	holds  []time.Duration
 	before []Thread
 
+	diverted int // the thread that ran the last stub
+
 	maps    []mapping
 	modules []module
 	musl    bool
