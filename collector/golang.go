@@ -31,7 +31,8 @@ type goProcess struct {
 	program *goruntime.Program
 	table   *goruntime.Table
 	pid     int
-	started bool // it is sampled
+	bias    uint64 // of its code
+	started bool   // it is sampled
 }
 
 // runtimeName is what the thread is called that stands for the runtime itself: the scheduler, and the garbage collector where
@@ -99,7 +100,7 @@ func (s *session) joinGo(pid int, p *goruntime.Program) (out goruntime.Session, 
 	if s.golang == nil {
 		s.golang = map[uint32]*goProcess{}
 	}
-	s.golang[out.ProcUID] = &goProcess{program: p, table: table, pid: pid}
+	s.golang[out.ProcUID] = &goProcess{program: p, table: table, pid: pid, bias: bias}
 	s.announced = append(s.announced, procRecord(out, pid, now), moduleRecord(out, p, exe, bias, now), runtimeRecord(out, pid, now))
 	s.mu.Unlock()
 	s.attach(attachment{slot: proc, uid: out.ProcUID, id: id, cmdline: cmdline, exe: exe})
@@ -210,13 +211,18 @@ func (s *session) announceGo() {
 
 // nameGoroutine names a goroutine by the function that it began with.
 func (s *session) nameGoroutine(t *trace.Thread) {
-	if !t.Goroutine || t.Name != "" || t.StartRoutine.Module == 0 {
+	if !t.Goroutine || t.Name != "" || t.StartRoutine.Off == 0 {
 		return
 	}
 	s.mu.Lock()
 	g := s.golang[uint32(t.Proc)]
 	s.mu.Unlock()
-	if g != nil {
-		t.Name = g.program.Name(t.StartRoutine.Off)
+	if g == nil {
+		return
 	}
+	at := t.StartRoutine.Off
+	if t.StartRoutine.Module == 0 { // not resolved yet: an address of the process
+		at -= g.bias
+	}
+	t.Name = g.program.Name(at)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hbtrace/hbtrace/internal/testprog"
+	"github.com/hbtrace/hbtrace/internal/validate"
 	"github.com/hbtrace/hbtrace/trace"
 )
 
@@ -229,5 +230,27 @@ func TestGoChildren(t *testing.T) {
 	}
 	if len(mains) != 3 || len(r.Stats().Unrecorded) != 0 {
 		t.Errorf("%d of 3 Go programs recorded; unrecorded: %+v", len(mains), r.Stats().Unrecorded)
+	}
+}
+
+// TestGoTrigger: a flight recorder of a Go program, and what it says of the goroutine that a trigger was about.
+func TestGoTrigger(t *testing.T) {
+	t.Parallel()
+	prog := buildGo(t, "goroutines", nil)
+	prefix := filepath.Join(t.TempDir(), "k")
+	cmd := exec.Command(testprog.Hbtrace(t), "run", "--keep", "60s", "--on", "call == \"mutex lock\" && ms > 1", "--after", "10ms", "-o", prefix, prog)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != 7 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !strings.Contains(string(out), "thread main.both.func1 (") {
+		t.Errorf("the dump's line does not name the goroutine:\n%s", out)
+	}
+	dumps, err := filepath.Glob(prefix + ".*.hbt")
+	if err != nil || len(dumps) == 0 {
+		t.Fatalf("no dump: %v\n%s", err, out)
+	}
+	if err := validate.File(dumps[0]); err != nil {
+		t.Error(err)
 	}
 }
