@@ -32,7 +32,6 @@ import (
 	"github.com/hbtrace/hbtrace/analysis/blame"
 	"github.com/hbtrace/hbtrace/analysis/feed"
 	"github.com/hbtrace/hbtrace/analysis/frames"
-	"github.com/hbtrace/hbtrace/analysis/nest"
 	"github.com/hbtrace/hbtrace/analysis/spans"
 	"github.com/hbtrace/hbtrace/analysis/timeline"
 	"github.com/hbtrace/hbtrace/trace"
@@ -123,12 +122,9 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 	x.describe()
 	c := newCounters(src)
 	var cpus sched
-	line := timeline.New(src, x.tab, stateSink{w: x})
-	var also []func(*nest.Step) error
-	if !x.stateless {
-		also = append(also, line.Step)
-	}
-	b := spans.New(src, x.tab, x, also...)
+	// States have a Nest of their own: that of the spans takes the releases that given makes up, which would move what is
+	// around them.
+	b, line := spans.New(src, x.tab, x), timeline.New(src, x.tab, stateSink{w: x})
 	err := feed.Events(src, func(e *trace.Event) error {
 		if !o.NoCounters {
 			c.add(e)
@@ -156,6 +152,9 @@ func Write(w io.Writer, src trace.Source, o Options) error {
 			return err
 		}
 		if !x.stateless {
+			if err := line.Add(e); err != nil {
+				return err
+			}
 			if err := x.sample(e); err != nil {
 				return err
 			}
