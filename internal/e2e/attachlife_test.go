@@ -38,7 +38,8 @@ func TestAttachFamily(t *testing.T) {
 		eventually(t, "the attach", func() bool {
 			again := testprog.Run(t, testprog.Command{Args: []string{testprog.Hbtrace(t), "detach", strconv.Itoa(p.PID())}})
 			skipUntraceable(t, again)
-			return bytes.Contains(again.Stderr, []byte("is being recorded by hbtrace already"))
+			maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.PID())) // the recorder's lock is there before the agent is
+			return bytes.Contains(again.Stderr, []byte("is being recorded by hbtrace already")) && bytes.Contains(maps, []byte("memfd:hbtrace"))
 		})
 		if err := p.Signal(syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
