@@ -27,6 +27,7 @@ var notOfAttach = map[string]bool{"follow": true}
 func newAttach() *cobra.Command {
 	f := newRunFlags()
 	run := f.command()
+	var selector string
 	c := &cobra.Command{
 		Use:   "attach [flags] PID|NAME…",
 		Short: "Record running processes",
@@ -42,18 +43,32 @@ hbtrace doctor PID says beforehand whether a process can be attached to.`,
   hbtrace attach -o /tmp/db-%p postgres
   hbtrace attach --keep 60s --on stall 4711`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 && selector == "" {
 				return errors.New("name the process to record: hbtrace attach PID")
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return f.attach(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if selector != "" {
+				c, err := clusterOf(os.Getenv)
+				if err != nil {
+					return err
+				}
+				pods, err := c.pods(cmd.Context(), selector)
+				if err != nil {
+					return err
+				}
+				args = append(args, pods...)
+			}
+			return f.attach(cmd, args)
+		},
 	}
 	run.Flags().VisitAll(func(flag *pflag.Flag) {
 		if !notOfAttach[flag.Name] {
 			c.Flags().AddFlag(flag)
 		}
 	})
+	c.Flags().StringVarP(&selector, "selector", "l", "", "in a pod: the pods of this node with these `labels`, as kubectl has it")
 	c.Flags().Lookup("duration").Usage = "detach after this (10, 10s, 500ms); the program runs on"
 	return c
 }

@@ -54,7 +54,7 @@ func TestContainer(t *testing.T) {
 			r := (&session{prefix: filepath.Join(tmp, "rec")}).openTrace(t)
 			sleeps, meets := 0, 0
 			meta := r.Meta()
-			if err := r.Events(func(e *trace.Event) error {
+			if err := trace.Events(r, func(e *trace.Event) error {
 				switch {
 				case strings.HasSuffix(meta.Hooks[e.Hook].Name, "usleep") && e.Kind == trace.KindCall:
 					sleeps++
