@@ -242,6 +242,9 @@ func (a *Assembler) next(t *thread, rec []byte) {
 		a.lost(t, trace.Ns(h.TimeNs), uint32(missing))
 	}
 	t.expect = h.Seq + 1
+	if t.proc != nil && t.proc.golang && !t.meta.Goroutine {
+		h.TimeNs = max(h.TimeNs, uint64(t.seen)) // by another thread than the one before: its clock was read before its number was drawn
+	}
 	t.seen = max(t.seen, trace.Ns(h.TimeNs))
 	if !t.active {
 		t.active = true

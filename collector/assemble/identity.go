@@ -82,6 +82,7 @@ type process struct {
 	replaced   *process // the image before an exec
 	cpuBefore  uint64   // what that used, as far as known: the CPU clock goes on (execUsed)
 	slot       int      // index in the segment, -1 unknown
+	golang     bool     // a Go program, whose threads share one thread of the recording where they run no goroutine
 	hostPID    bool     // meta.PID is the recorder's number, not the process's own
 	space      space
 	functions  map[uint32]*function // of Python, by the agent's ids
@@ -164,6 +165,7 @@ func (a *Assembler) procRecord(h *segment.Rec, rec []byte) bool {
 		return false
 	}
 	known := p.meta.PID != 0
+	p.golang = r.Flags&segment.ProcFlagGo != 0
 	if seg := a.cfg.Segment; seg != nil && p.slot < 0 && int(r.ProcSlot) < seg.Geometry().Procs && seg.Proc(int(r.ProcSlot)).UID.Load() == p.uid {
 		a.fromProcSlot(p, int(r.ProcSlot))
 	}
