@@ -367,9 +367,27 @@ static uint32_t hb_taken_delta(const struct hb_tls *t, const struct hb_hold *hol
   return n - same;
 }
 
+/* Where the GIL was taken is not kept, only when. */
+static struct hb_hold hb_gil_taken = {.flags = HB_STACK_NONE};
+
+/* Find the GIL: once. signal-safe, under t->busy */
+static HB_NOINLINE void hb_gil_find(const struct hb_tls *t, const struct hb_python *o) {
+  struct hb_py_pages p;
+  uint64_t gil = o->gil, interp;
+  hb_py_pages_begin(&p, t);
+  if (!gil && (!hb_py_word(&p, o->runtime + o->main_interp, &interp) || !interp || !hb_py_word(&p, interp + o->interp_gil, &gil))) return;
+  if (!gil || gil & 7 || !hb_py_can(&p, gil) || !hb_py_can(&p, gil + o->gil_switch)) return;
+  hb_gil_taken.object = gil;
+  hb_store_relaxed(&hb.gil.mutex, gil + o->gil_mutex);
+  hb_store_relaxed(&hb.gil.switch_cond, gil + o->gil_switch);
+  hb_store_relaxed(&hb.gil.cond, gil + o->gil_cond);
+  hb_store_relaxed(&hb.gil.at, gil);
+}
+
 static HB_NOINLINE void hb_put_python(struct hb_tls *t, const struct hb_python *o, struct hb_rec *rec, uint32_t fixed, struct hb_stack *s,
                                       struct hb_stack_taken *x, const struct hb_hold *hold, struct hb_stack *taken) {
   struct hb_py_local *py = &t->local->python;
+  if (HB_UNLIKELY(!hb_load_relaxed(&hb.gil.at)) && !o->free_threaded) hb_gil_find(t, o);
   uint16_t full = t->need_full, dropped;
   t->need_full = 0;
   hb_py_take(t, o);

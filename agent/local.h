@@ -51,6 +51,7 @@ static struct hb_local *hb_local_take(uint32_t slot, uint32_t *flags) {
   if (atomic_fetch_or_explicit(&sl->used, bit, memory_order_relaxed) & bit) { /* by another thread, or in a parent process */
     *flags = 0;
     l->last.depth = 0;
+    if (hb_load_relaxed(&hb.gil.at)) memset(&l->python.gil, 0, sizeof l->python.gil);
     if (l->holds) {
       for (int i = 0; i < HB_HELD; i++) l->holds->e[i].object = 0;
       l->holds->last.depth = 0;

@@ -24,6 +24,7 @@ struct hb_real {
 static struct hb_real hb_real;
 
 enum hb_hook_id {
+  HB_HOOK_GIL = 330, HB_HOOK_GIL_DROP, HB_HOOK_GIL_ASKED, /* as in hooks/table.h */
 #define HB_HOOK(id, symbol, class, object, parks, version) HB_HOOK_##symbol = id,
 #include "hooks/table.h"
 };

@@ -139,6 +139,16 @@ struct hb_slab {
   _Atomic uint32_t taken;          /* a bit each: a thread of this process has it, whatever the slot says */
 };
 
+/* The GIL of the process's Python (hooks/gil.h): written under its mutex, but for `waiting` by threads that give it up. */
+struct hb_gil_state {
+  _Atomic uint32_t holder, holder_tid; /* thread uid and tid; 0: nobody, or not seen */
+  _Atomic uint32_t dropper;            /* uid of the thread that dropped it last */
+  _Atomic uint32_t waiting;            /* threads that want it */
+  _Atomic uint64_t taken_ns, dropped_ns;
+  _Atomic uint64_t since_ns;           /* since when somebody waits */
+  _Atomic uint64_t debt_ns;            /* delay caused since the last drop that was recorded with its stack */
+};
+
 struct hb_wiped {
   _Atomic uint32_t alive; /* 1 in the process that attached or claimed; 0 in a fork child that has not yet */
   uint32_t pad[15];
@@ -158,6 +168,7 @@ struct hb_wiped {
   struct hb_watch watches[HB_WATCHES];
   struct hb_pair pairs[HB_PAIRS];
   _Atomic uint32_t pairs_next;
+  struct hb_gil_state gil;
   _Atomic uint64_t codes[HB_PY_CODES]; /* functions of Python that have an id (python/names.h); untouched without Python */
 };
 
@@ -191,6 +202,11 @@ struct hb_sigaction {
 /* The directory that the agent was loaded from, as the environment names it. ino 0: unknown */
 struct hb_home {
   uint64_t uid, userns, dev, ino;
+};
+
+/* Addresses of the GIL and of its parts; 0: not known (yet). */
+struct hb_gil {
+  _Atomic uint64_t at, cond, switch_cond, mutex;
 };
 
 struct hb_process {
@@ -246,6 +262,7 @@ struct hb_process {
   _Atomic uint64_t ignored_at; /* stamp of the last signal that the target ignores and our handler took; 0: none */
   _Atomic uint32_t ends_unexplained; /* calls that ended with EINTR for no reason that was found (hooks/again.h) */
   uint64_t signal_stack;    /* bytes that an alternate signal stack must have for the kernel's frame and our handler */
+  struct hb_gil gil;
   struct hb_slab *slabs;
   _Atomic uint64_t resolved;  /* 1: hb_real is filled */
 };

@@ -13,6 +13,7 @@ import (
 	"github.com/hbtrace/hbtrace/blockbuf"
 	"github.com/hbtrace/hbtrace/collector/assemble"
 	"github.com/hbtrace/hbtrace/concurrentring"
+	"github.com/hbtrace/hbtrace/hooks"
 	"github.com/hbtrace/hbtrace/kernel"
 	"github.com/hbtrace/hbtrace/sampler"
 	"github.com/hbtrace/hbtrace/segment"
@@ -377,7 +378,7 @@ func (s *session) event(e *trace.Event) {
 		s.stats.Samples += uint64(e.Count)
 		s.stats.SampleEvents++
 	case trace.KindWait:
-		if s.keep == nil && len(s.waited) < maxWaited {
+		if s.keep == nil && len(s.waited) < maxWaited && e.Hook != hooks.PythonGIL { // which has a name of its own
 			s.waited[e.Object] = struct{}{}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hbtrace/hbtrace/hooks"
 	"github.com/hbtrace/hbtrace/trace"
 	"github.com/hbtrace/hbtrace/tracefile"
 )
@@ -263,7 +264,7 @@ const maxWaited = 4096
 
 // uses marks what an event refers to.
 func (p *pick) uses(e *trace.Event) {
-	if e.Kind == trace.KindWait && len(p.waited) < maxWaited {
+	if e.Kind == trace.KindWait && len(p.waited) < maxWaited && e.Hook != hooks.PythonGIL { // which has a name of its own
 		p.waited[e.Object] = struct{}{}
 	}
 	for _, t := range [...]trace.ThreadID{e.Thread, e.Owner, e.Releaser} {

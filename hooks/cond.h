@@ -5,6 +5,7 @@
 
 #include "hooks/call.h"
 #include "hooks/confine.h"
+#include "hooks/gil.h"
 #include "hooks/lock.h"
 #include "sampler/altstack.h"
 
@@ -38,6 +39,7 @@ static HB_GATE HB_NOINLINE void hb_cond_lets_go(uint64_t m, int waited, uint32_t
   do {                                                                                                    \
     struct hb_wait w;                                                                                     \
     if (!HB_REAL(void *, symbol)) return HB_ENOSYS;                                                       \
+    if (hb_is_gil(&hb.gil.cond, c) || hb_is_gil(&hb.gil.switch_cond, c)) HB_GIL_WAIT(call);               \
     HB_COND_LETS_GO(HB_HOOK_##symbol, m);                                                                 \
     hb_wait_begin(&w, HB_HOOK_##symbol, (uint64_t)(c), 0, HB_FRAME);                                      \
     int r = (call);                                                                                       \
@@ -133,6 +135,7 @@ static void hb_woken_add(uint64_t object, int all) {
   HB_EXPORT HB_GATE int name(void *object) {                                          \
     hb_lock_fn real = HB_REAL(hb_lock_fn, symbol);                            \
     if (HB_UNLIKELY(!real)) return HB_ENOSYS;                                 \
+    if (hb_is_gil(&hb.gil.cond, object) || hb_is_gil(&hb.gil.switch_cond, object)) return hb_gil_signal(real, object); \
     if (HB_LIKELY(hb_all_woken(object))) return real(object);                 \
     hb_woken_add((uint64_t)object, all);                                      \
     return hb_wake_long(real, HB_HOOK_##symbol, object, 0);                   \

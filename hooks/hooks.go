@@ -68,7 +68,7 @@ type Info struct {
 	Class   Class
 	Object  Object
 	Parks   bool   // whoever enters usually sleeps
-	Version string // glibc symbol version; "" = the only one; "syscall" = met inside syscall(); "go" = a wait of the Go runtime
+	Version string // glibc symbol version; "" = the only one; "syscall" = met inside syscall(); "go" = a wait of the Go runtime, "python" = CPython's GIL
 }
 
 // Go says that the entry is no function but what a goroutine waits for.

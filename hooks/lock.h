@@ -149,6 +149,8 @@ static HB_GATE HB_NOINLINE int hb_mutex_unlock_long(hb_lock_fn real, uint32_t ho
   return hb_unlock_long(real, hook, m, hb.mutex_peek && hb_mutex_waited(m, hb_mutex_word(m)));
 }
 
+static HB_NOINLINE int hb_gil_unlock(hb_lock_fn real, void *m); /* gil.h */
+
 HB_EXPORT HB_GATE int pthread_mutex_unlock(void *m) {
   hb_lock_fn real = (hb_lock_fn)hb_real.pthread_mutex_unlock;
   uint32_t word = hb_mutex_word(m);
@@ -156,6 +158,7 @@ HB_EXPORT HB_GATE int pthread_mutex_unlock(void *m) {
     real = HB_REAL(hb_lock_fn, pthread_mutex_unlock);
     return real ? real(m) : HB_ENOSYS;
   }
+  if (HB_UNLIKELY((uint64_t)m == hb_load_relaxed(&hb.gil.mutex))) return hb_gil_unlock(real, m);
   if (HB_LIKELY((word <= 1 || !hb.mutex_peek || !hb_mutex_waited(m, word)) && !hb_unlock_watched((uint64_t)m)))
     return real(m);
   return hb_mutex_unlock_long(real, HB_HOOK_pthread_mutex_unlock, m);

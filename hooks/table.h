@@ -276,4 +276,10 @@ HB_HOOK(321, go_stop_the_world,        CALL,   NONE, 1, "go")
 HB_HOOK(322, go_coroutine,             SYNC,   ADDR, 1, "go")
 HB_HOOK(323, go_wait,                  CALL,   NONE, 1, "go")
 #endif
+/* the GIL of CPython (hooks/gil.h). Version "python": nothing is interposed */
+#ifdef HB_HOOK_GO
+HB_HOOK(330, python_GIL,               LOCK,   ADDR, 1, "python")
+HB_HOOK(331, python_GIL_dropped,       UNLOCK, ADDR, 0, "python")
+HB_HOOK(332, python_GIL_dropped_on_request, UNLOCK, ADDR, 0, "python")
+#endif
 #undef HB_HOOK

@@ -69,6 +69,10 @@ func (a *Analyser) nameObjects() {
 		if u.kind == "" {
 			continue // was taken, but no wait for it is known
 		}
+		if u.kind == weigh.GIL {
+			a.res.names[o] = weigh.GIL
+			continue
+		}
 		if n := a.tab.Variable(o.Addr); n != "" {
 			a.res.names[o] = n
 			continue

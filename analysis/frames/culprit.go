@@ -69,6 +69,7 @@ var (
 	plumbingModules = []string{
 		"libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libc.musl", "libstdc++", "libc++", "libgcc_s", "librt.so", "librt-",
 		"linux-vdso", "[vdso]", "[kernel]",
+		"python3", "libpython3", // functions of Python are its user's
 	}
 	plumbingFunctions = []string{
 		"std::", "core::", "alloc::", "<std::", "<core::", "<alloc::", "__gthread", "__gnu_cxx::", "__rust", "__rdl_", "__cxx",
@@ -103,7 +104,7 @@ func (t *Table) plumbing(id ID) bool {
 
 // plumbing tells whether a frame is of a run-time library: what every program waits and allocates through.
 func plumbing(fr *Frame, m *trace.Module) bool {
-	if m != nil {
+	if m != nil && m.Kind != trace.ModulePython {
 		base := filepath.Base(m.Path)
 		for _, p := range plumbingModules {
 			if strings.HasPrefix(base, p) {

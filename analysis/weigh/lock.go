@@ -10,10 +10,15 @@ import (
 	"github.com/hbtrace/hbtrace/trace"
 )
 
+// GIL is what the global interpreter lock of Python is called, as a kind of object and as an object.
+const GIL = "GIL"
+
 // ObjectKind names what kind of object a hook waits for.
 func ObjectKind(h trace.HookInfo) string {
 	n := h.Name
 	switch {
+	case strings.HasPrefix(n, "GIL"):
+		return GIL
 	case strings.Contains(n, "mutex") || strings.HasPrefix(n, "mtx_"):
 		return "mutex"
 	case strings.Contains(n, "rwlock") && strings.Contains(n, "rdlock"):
@@ -70,7 +75,7 @@ func (l *Locking) Wait(hook trace.HookID, stack trace.StackID) bool {
 	if kind == lockUnknown {
 		kind = lockNever
 		switch ObjectKind(l.hooks[hook]) {
-		case "mutex", "rwlock-read", "rwlock-write", "lock":
+		case "mutex", "rwlock-read", "rwlock-write", "lock", GIL:
 			kind = lockAlways
 		case "futex":
 			kind = lockPerhaps

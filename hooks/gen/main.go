@@ -104,6 +104,9 @@ func (h hook) shown() string {
 	if name, ok := strings.CutPrefix(h.symbol, "go_"); ok && h.version == "go" {
 		return strings.ReplaceAll(name, "_", " ")
 	}
+	if name, ok := strings.CutPrefix(h.symbol, "python_"); ok && h.version == "python" {
+		return strings.ReplaceAll(name, "_", " ")
+	}
 	return h.symbol
 }
 

@@ -172,3 +172,63 @@ func TestFakePython(t *testing.T) {
 		t.Errorf("the deepest stack has %d frames of Python", deepest)
 	}
 }
+
+// TestPythonGIL demands of a thread that kept the GIL that it is said who waited, where, and which function kept it.
+func TestPythonGIL(t *testing.T) {
+	for _, exe := range pythons(t) {
+		t.Run(strings.ReplaceAll(strings.TrimPrefix(exe, "/"), "/", "."), func(t *testing.T) {
+			t.Parallel()
+			s := start(t, testprog.Command{Args: []string{exe, "-S", "-E", "testdata/gil.py"}})
+			if res := s.finish(t); res.Code != 0 {
+				t.Fatalf("%v", res)
+			}
+			r := s.openTrace(t)
+			var main trace.ThreadID
+			for _, x := range r.Threads() {
+				if x.Main && main == 0 {
+					main = x.ID
+				}
+			}
+			runs := func(e *trace.Event, function string) bool {
+				frames, _ := r.pythonOf(e.Stack)
+				return slices.ContainsFunc(frames, func(f pyFrame) bool { return f.function == function })
+			}
+			const long = 30e6 // ns, of the 100 ms that each call lasts
+			waits, drops, parts := 0, 0, 0
+			if err := r.Events(func(e *trace.Event) error {
+				switch hook := r.Meta().Hooks[e.Hook]; {
+				case e.Kind == trace.KindWait && hook.Name == "GIL":
+					if e.Time-e.Start < long || !runs(e, "wants_gil") {
+						break
+					}
+					// Of two that waited for the same call, one may have got the GIL from the other.
+					if e.Releaser == 0 || e.Flags&trace.FlagCertain == 0 {
+						t.Errorf("a wait of %v ended by thread %d, flags %#x: want it certain", e.Time-e.Start, e.Releaser, e.Flags)
+					}
+					if e.Release < e.Start || e.Release > e.Time {
+						t.Errorf("a wait from %d to %d ended by a drop at %d", e.Start, e.Time, e.Release)
+					}
+					if e.Releaser == main {
+						waits++
+					}
+				case e.Kind == trace.KindRelease && strings.HasPrefix(hook.Name, "GIL dropped"):
+					if e.Thread == main && e.Release != 0 && e.Time-e.Release > long && runs(e, "keeps_gil") {
+						drops++
+					}
+				case e.Kind == trace.KindWait && hook.Class == trace.HookCond && e.Flags&trace.FlagTimedOut != 0:
+					parts++ // of waits for the GIL, each 5 ms long
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+			t.Logf("%d long waits, %d long holds, %d other waits that timed out", waits, drops, parts)
+			if waits == 0 || drops == 0 {
+				t.Errorf("%d long waits for the GIL, %d drops by who kept it: want some of each", waits, drops)
+			}
+			if parts > 2 {
+				t.Errorf("%d waits for conditions timed out: parts of waits for the GIL are recorded as waits of their own", parts)
+			}
+		})
+	}
+}
