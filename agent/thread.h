@@ -257,6 +257,8 @@ static HB_NOINLINE void hb_thread_leave(struct hb_tls *t, int process_too) {
   t->slot = NULL;
   hb_compiler_barrier();
   struct hb_local *l = t->local;
+  if (l && hb_load_relaxed(&hb.gil.at) && !(t->flags & (HB_TLS_ALONE | HB_TLS_FRESH)) && l->python.gil.began)
+    hb_sub_relaxed(&hb.wiped->gil.waiting, 1u); /* it ends where it waited: its interpreter is ending */
   t->local = NULL;
   if (l) hb_local_give(slot, l, t->flags);
   if (slot < hb_load_relaxed(&hb.slot_hint)) hb_store_relaxed(&hb.slot_hint, slot);

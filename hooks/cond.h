@@ -39,7 +39,7 @@ static HB_GATE HB_NOINLINE void hb_cond_lets_go(uint64_t m, int waited, uint32_t
   do {                                                                                                    \
     struct hb_wait w;                                                                                     \
     if (!HB_REAL(void *, symbol)) return HB_ENOSYS;                                                       \
-    if (hb_is_gil(&hb.gil.cond, c) || hb_is_gil(&hb.gil.switch_cond, c)) HB_GIL_WAIT(call);               \
+    if (hb_is_gil(&hb.gil.cond, c)) HB_GIL_WAIT(call);                                                    \
     HB_COND_LETS_GO(HB_HOOK_##symbol, m);                                                                 \
     hb_wait_begin(&w, HB_HOOK_##symbol, (uint64_t)(c), 0, HB_FRAME);                                      \
     int r = (call);                                                                                       \

@@ -4,11 +4,13 @@
  *   a timed wait for `cond`      somebody wants the GIL; every 5 ms the wait begins again, and it is one
  *   a signal of `switch_cond`    the caller has taken the GIL
  *   a signal of `cond`           the caller has dropped it
- *   a wait for `switch_cond`     the caller dropped it because it was asked to, and waits until another has taken it
  *
- * All but the last happen under the GIL's mutex, and whoever works there holds up everybody: those hooks only note
+ * A thread that was asked to drop it also waits for `switch_cond`, until another has taken it. It may not want the GIL any more by
+ * then, so that is a wait for a condition like any other.
+ *
+ * All three happen under the GIL's mutex, and whoever works there holds up everybody: those hooks only note
  * what happened. The records are written when the mutex has been let go. What they note lies in hb_wiped.gil, which
- * the mutex protects. A thread's wait lasts from its first wait for a condition until it has taken the GIL. */
+ * the mutex protects. A thread's wait lasts from its first wait for `cond` until it has taken the GIL. */
 #ifndef HB_GIL_H
 #define HB_GIL_H
 
@@ -144,7 +146,7 @@ static HB_NOINLINE int hb_gil_unlock(hb_lock_fn real, void *m) {
   return r;
 }
 
-/* `call` waits for cond or switch_cond. */
+/* `call` waits for cond. */
 #define HB_GIL_WAIT(call)                                                  \
   do {                                                                     \
     struct hb_tls *self = hb_self();                                       \
