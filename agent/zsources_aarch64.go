@@ -27,6 +27,7 @@ var madeARM64 = made{
 		"hooks/environ.h",
 		"hooks/exec.h",
 		"hooks/follow.h",
+		"hooks/gil.h",
 		"hooks/handoff.h",
 		"hooks/hold.h",
 		"hooks/jump.h",
@@ -61,8 +62,8 @@ var madeARM64 = made{
 		"unwind/verify.h",
 		"unwind/walk.h",
 	},
-	sourcesSHA256: "0fa5bdeb3dc88e124c2cf04ecf47fa259609017d119e8ab69db810ed21594193",
+	sourcesSHA256: "3aebf588f9de02e448e613532c603002fd8fbade9877b815407a31a18ef278ef",
 	objectsSHA256: map[string]string{
-		"agent/hbagent_linux_arm64.so": "a8207fbb6429180c20eb5f5022ca8ef696310b2905a2be4a0a3ee8a350642e75",
+		"agent/hbagent_linux_arm64.so": "f344122fac379f04f476228e5eb6ae132b08d040d40c6b5157f0d12d2c2250ef",
 	},
 }

@@ -18,7 +18,7 @@ var madeAMD64 = made{
 		"segment/atomic.h",
 		"segment/layout.h",
 	},
-	sourcesSHA256: "5d4d0d0d203f2012d04399aded7ca57a59bd740570f89b0e30d827d65ffe1749",
+	sourcesSHA256: "70724f153688be4e7ad08673823f90b8f01f4d6acf0bb1e7c781cf145016a0ba",
 	objectsSHA256: map[string]string{
 		"goruntime/blob_linux_amd64.elf": "a0bd4cc0769862ab6d3f2e81de43fc5f8f83539d990c7f9902c1c88ab55c6c3d",
 	},

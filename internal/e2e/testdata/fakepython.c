@@ -83,6 +83,7 @@ int main(void) {
   _PyRuntime[592 / 8] = 1 | (uint64_t)key << 32;
   pthread_setspecific(key, ts);
   const long page = 4096, words = 64 << 10;
+  sleep(1); /* until the tables for stacks are there */
 
   /* 1: what makes sense */
   uint64_t *file = string(11, 1, 1, "fake/file.p", 11), *name = string(10, 1, 1, "a_function", 10);

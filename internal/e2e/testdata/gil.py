@@ -1,5 +1,5 @@
 # One thread keeps the GIL through calls into C, each 0.1 s long, while two others want it.
-import ctypes, os, threading
+import ctypes, os, threading, time
 
 c = ctypes.PyDLL(None)  # calls through it keep the GIL
 rounds, threads = 8, 2
@@ -16,6 +16,7 @@ def keeps_gil():
     c.system(("printf %s >&%d; sleep 0.1" % ("x" * threads, w)).encode())
 
 
+time.sleep(1)  # until the tables for stacks are there
 list_of = [threading.Thread(target=wants_gil) for i in range(threads)]
 for t in list_of:
     t.start()

@@ -99,6 +99,7 @@ def naïve_ünïcode_名前():
     nap("unicode")
 
 
+time.sleep(1)  # until the tables for stacks are there
 plain()
 Thing().method()
 sorted([Thing(), Thing()])
