@@ -197,7 +197,7 @@ func TestPythonGIL(t *testing.T) {
 			}
 			const long = 30e6 // ns, of the 100 ms that each call lasts
 			waits, drops := 0, 0
-			if err := r.Events(func(e *trace.Event) error {
+			if err := trace.Events(r, func(e *trace.Event) error {
 				switch hook := r.Meta().Hooks[e.Hook]; {
 				case e.Kind == trace.KindWait && hook.Name == "GIL":
 					if e.Time-e.Start < long || !runs(e, "wants_gil") {
