@@ -66,11 +66,11 @@ func recordForEver(path string) {
 			os.Exit(1)
 		}
 	}
-	w, err := Create(path, &trace.Meta{Version: "v"})
+	w, err := Create(path, &trace.Meta{Version: "v", Arch: "amd64", CPUs: 1, TickNs: 1_000_000})
 	check(err)
-	check(w.PutModule(&trace.Module{ID: 1}))
-	check(w.PutProcess(&trace.Process{ID: 1}))
-	check(w.PutThread(&trace.Thread{ID: 1, Proc: 1}))
+	check(w.PutModule(&trace.Module{ID: 1, Path: "/bin/x"}))
+	check(w.PutProcess(&trace.Process{ID: 1, PID: 100}))
+	check(w.PutThread(&trace.Thread{ID: 1, Proc: 1, TID: 100, Lost: 1}))
 	for n := trace.StackID(1); ; n++ {
 		check(w.PutNodes(n, []trace.Node{{Addr: trace.Addr{Module: 1, Off: uint64(n)}, How: trace.HowFP}}))
 		check(w.PutEvent(&trace.Event{Kind: trace.KindSync, Thread: 1, Time: trace.Ns(n), Start: trace.Ns(n), Stack: n, Count: 1}))

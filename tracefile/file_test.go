@@ -16,12 +16,16 @@ import (
 func sample(events int) *tracetest.Source {
 	b := tracetest.New()
 	p := b.AddProcess(trace.Process{
-		PID: 100, PPID: 1, Exe: "/bin/\xffapp", Cmdline: []string{"app", "", "-x"}, Start: 5, Forked: true,
+		PID: 100, PPID: 1, Exe: "/bin/\xffapp", Cmdline: []string{"app", "", "-x"}, Start: 5,
 		Doubt: trace.ProcDoubt{Lost: 3, SyncOnly: true, Disabled: "no clock"},
 	})
-	b.AddProcess(trace.Process{PID: 101, Parent: p})
-	main := b.AddThread(trace.Thread{Proc: p, TID: 100, Name: "app", Main: true, CPU: -1})
-	other := b.AddThread(trace.Thread{Proc: p, TID: 102, Parent: main, StartRoutine: trace.Addr{Module: 1, Off: 77}, Waits: 9})
+	b.AddProcess(trace.Process{PID: 101, Parent: p, Forked: true})
+	main := b.AddThread(trace.Thread{Proc: p, TID: 100, Name: "app", Main: true, CPU: -1, Lost: 3})
+	routine := trace.Addr{}
+	if events > 0 {
+		routine = trace.Addr{Module: 1, Off: 77}
+	}
+	other := b.AddThread(trace.Thread{Proc: p, TID: 102, Parent: main, StartRoutine: routine, Waits: 9, Lost: 4})
 	rng := rand.New(rand.NewPCG(1, 1))
 	at := trace.Ns(1_000_000_000_000)
 	for i := range events {

@@ -17,7 +17,7 @@ import (
 func recycled(t testing.TB, count, nodes int) (data []byte, want []string) {
 	t.Helper()
 	f := &memFile{limit: 1 << 30}
-	w, err := newWriter("x", f, &trace.Meta{Version: "v", Hooks: map[trace.HookID]trace.HookInfo{61: {Name: "read", Class: "CALL"}, 62: {Name: "write", Class: "CALL"}}})
+	w, err := newWriter("x", f, &trace.Meta{Version: "v", Arch: "amd64", CPUs: 1, TickNs: 1_000_000, Hooks: map[trace.HookID]trace.HookInfo{61: {Name: "read", Class: "CALL"}, 62: {Name: "write", Class: "CALL"}}})
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -25,10 +25,10 @@ func recycled(t testing.TB, count, nodes int) (data []byte, want []string) {
 		}
 	}
 	check(err)
-	check(w.PutModule(&trace.Module{ID: 1}))
-	check(w.PutProcess(&trace.Process{ID: 1}))
+	check(w.PutModule(&trace.Module{ID: 1, Path: "/bin/x"}))
+	check(w.PutProcess(&trace.Process{ID: 1, PID: 100}))
 	for id := range trace.ThreadID(3) {
-		check(w.PutThread(&trace.Thread{ID: id + 1, Proc: 1}))
+		check(w.PutThread(&trace.Thread{ID: id + 1, Proc: 1, TID: 100 + int(id), Lost: 1}))
 	}
 	tab := stacktable.New(stacktable.Options{MaxNodes: nodes})
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -97,7 +97,7 @@ func recycled(t testing.TB, count, nodes int) (data []byte, want []string) {
 		t.Fatalf("table %+v", s)
 	}
 	s := tab.Stats()
-	check(w.Close(&trace.Stats{Nodes: s.Made, Events: uint64(count)}))
+	check(w.Close(&trace.Stats{Nodes: s.Made, Events: uint64(count), Lost: 3}))
 	return f.data, want
 }
 

@@ -1,4 +1,4 @@
-package validate
+package tracetest
 
 // events.go checks events one by one, in stored order, against their thread's earlier ones.
 

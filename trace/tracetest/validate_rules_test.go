@@ -1,4 +1,4 @@
-package validate
+package tracetest
 
 import (
 	"errors"
@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/hbtrace/hbtrace/trace"
-	"github.com/hbtrace/hbtrace/trace/tracetest"
 )
 
 const ms = 1_000_000
 
 // recording builds a small recording that keeps every invariant; change edits it before it is checked.
-func recording(change func(b *tracetest.Builder, r *editable)) trace.Source {
-	b := tracetest.New()
+func recording(change func(b *Builder, r *editable)) trace.Source {
+	b := New()
 	p := b.AddProcess(trace.Process{PID: 100, Start: 1 * ms, Exe: "/bin/app"})
 	b.AddThread(trace.Thread{Proc: p, TID: 100, Name: "app", Main: true, Start: 1 * ms, CPU: 30 * ms, Samples: 5})
 	b.AddThread(trace.Thread{Proc: p, TID: 101, Parent: 1, Name: "worker", Start: 2 * ms, End: 90 * ms, CPU: 12 * ms, Samples: 5})
@@ -40,7 +39,7 @@ func recording(change func(b *tracetest.Builder, r *editable)) trace.Source {
 
 // editable is a source whose tables a test can falsify after the builder made them consistent.
 type editable struct {
-	*tracetest.Source
+	*Source
 	procs   func([]trace.Process) []trace.Process
 	threads func([]trace.Thread) []trace.Thread
 	modules func([]trace.Module) []trace.Module
@@ -104,30 +103,30 @@ func (s *editable) each(f func(*trace.Event) error) error {
 }
 
 func TestGoodRecording(t *testing.T) {
-	if err := Source(recording(nil)); err != nil {
+	if err := Validate(recording(nil)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // TestEachInvariant breaks one thing at a time: each must be found, and named.
 func TestEachInvariant(t *testing.T) {
-	proc := func(f func(*trace.Process)) func(*tracetest.Builder, *editable) {
-		return func(_ *tracetest.Builder, r *editable) {
+	proc := func(f func(*trace.Process)) func(*Builder, *editable) {
+		return func(_ *Builder, r *editable) {
 			r.procs = func(p []trace.Process) []trace.Process { f(&p[0]); return p }
 		}
 	}
-	thread := func(f func(*trace.Thread)) func(*tracetest.Builder, *editable) {
-		return func(_ *tracetest.Builder, r *editable) {
+	thread := func(f func(*trace.Thread)) func(*Builder, *editable) {
+		return func(_ *Builder, r *editable) {
 			r.threads = func(t []trace.Thread) []trace.Thread { f(&t[1]); return t }
 		}
 	}
-	module := func(f func(*trace.Module)) func(*tracetest.Builder, *editable) {
-		return func(_ *tracetest.Builder, r *editable) {
+	module := func(f func(*trace.Module)) func(*Builder, *editable) {
+		return func(_ *Builder, r *editable) {
 			r.modules = func(m []trace.Module) []trace.Module { f(&m[0]); return m }
 		}
 	}
-	node := func(f func(*trace.Node)) func(*tracetest.Builder, *editable) {
-		return func(_ *tracetest.Builder, r *editable) {
+	node := func(f func(*trace.Node)) func(*Builder, *editable) {
+		return func(_ *Builder, r *editable) {
 			r.node = func(id trace.StackID, n trace.Node) trace.Node {
 				if id == 2 {
 					f(&n)
@@ -137,8 +136,8 @@ func TestEachInvariant(t *testing.T) {
 		}
 	}
 	// event changes every event of a kind.
-	event := func(k trace.Kind, f func(*trace.Event)) func(*tracetest.Builder, *editable) {
-		return func(_ *tracetest.Builder, r *editable) {
+	event := func(k trace.Kind, f func(*trace.Event)) func(*Builder, *editable) {
+		return func(_ *Builder, r *editable) {
 			r.event = func(_ int, e *trace.Event) {
 				if e.Kind == k {
 					f(e)
@@ -146,27 +145,27 @@ func TestEachInvariant(t *testing.T) {
 			}
 		}
 	}
-	add := func(e trace.Event) func(*tracetest.Builder, *editable) {
-		return func(b *tracetest.Builder, _ *editable) {
+	add := func(e trace.Event) func(*Builder, *editable) {
+		return func(b *Builder, _ *editable) {
 			if e.Count == 0 {
 				e.Count = 1
 			}
 			b.Add(e)
 		}
 	}
-	stats := func(f func(*trace.Stats)) func(*tracetest.Builder, *editable) {
-		return func(_ *tracetest.Builder, r *editable) { r.stats = f }
+	stats := func(f func(*trace.Stats)) func(*Builder, *editable) {
+		return func(_ *Builder, r *editable) { r.stats = f }
 	}
-	meta := func(f func(*trace.Meta)) func(*tracetest.Builder, *editable) {
-		return func(b *tracetest.Builder, _ *editable) { f(b.Meta()) }
+	meta := func(f func(*trace.Meta)) func(*Builder, *editable) {
+		return func(b *Builder, _ *editable) { f(b.Meta()) }
 	}
-	symbols := func(s ...trace.SymFrame) func(*tracetest.Builder, *editable) {
-		return func(_ *tracetest.Builder, r *editable) { r.symbols = s }
+	symbols := func(s ...trace.SymFrame) func(*Builder, *editable) {
+		return func(_ *Builder, r *editable) { r.symbols = s }
 	}
 
 	for _, c := range []struct {
 		name   string
-		change func(*tracetest.Builder, *editable)
+		change func(*Builder, *editable)
 		want   string
 	}{
 		{"meta end", meta(func(m *trace.Meta) { m.StartNs = 200 * ms }), "before its start"},
@@ -211,7 +210,7 @@ func TestEachInvariant(t *testing.T) {
 		{"node module", node(func(n *trace.Node) { n.Addr.Module = 9 }), "module 9"},
 		{"node how", node(func(n *trace.Node) { n.How = 0 }), "found in way 0"},
 		{"node mark", node(func(n *trace.Node) { n.How = trace.HowMark }), "want a number of frames"},
-		{"node zero", func(_ *tracetest.Builder, r *editable) {
+		{"node zero", func(_ *Builder, r *editable) {
 			r.node = func(id trace.StackID, n trace.Node) trace.Node {
 				if id == 0 {
 					n.Addr.Off = 1
@@ -255,13 +254,13 @@ func TestEachInvariant(t *testing.T) {
 		{"alloc twice", event(trace.KindFree, func(e *trace.Event) { e.Time, e.Start = 80*ms, 80*ms }), "allocated twice"},
 		{"release taken later", add(trace.Event{Kind: trace.KindRelease, Thread: 1, Time: 80 * ms, Start: 80 * ms, Release: 81 * ms}), "after letting it go"},
 		{"release older than a hook's event", add(trace.Event{Kind: trace.KindRelease, Thread: 1, Time: 65 * ms, Start: 65 * ms}), "previous event at a hook"},
-		{"release older than a sample", func(b *tracetest.Builder, _ *editable) {
+		{"release older than a sample", func(b *Builder, _ *editable) {
 			b.Sample(1, 90*ms, 0, "main")
 			b.Add(trace.Event{Kind: trace.KindRelease, Thread: 1, Time: 85 * ms, Start: 85 * ms, Count: 1})
 		}, ""},
 		{"after exit", add(trace.Event{Kind: trace.KindLost, Thread: 2, Time: 95 * ms, Start: 95 * ms}), "after the thread's exit"},
 		{"start twice", add(trace.Event{Kind: trace.KindThreadStart, Thread: 1, Time: 95 * ms, Start: 95 * ms}), "started twice"},
-		{"start late", func(_ *tracetest.Builder, r *editable) {
+		{"start late", func(_ *Builder, r *editable) {
 			r.event = func(n int, e *trace.Event) {
 				if e.Kind == trace.KindThreadStart && e.Thread == 2 {
 					*e = trace.Event{Kind: trace.KindSync, Thread: 2, Time: e.Time, Start: e.Start, Count: 1}
@@ -271,10 +270,10 @@ func TestEachInvariant(t *testing.T) {
 			}
 		}, "started after 3 events"},
 		{"start missing", event(trace.KindThreadStart, func(e *trace.Event) { e.Kind = trace.KindSync }), "none is its start"},
-		{"events fail", func(_ *tracetest.Builder, r *editable) { r.fail = errors.New("disk on fire") }, "disk on fire"},
+		{"events fail", func(_ *Builder, r *editable) { r.fail = errors.New("disk on fire") }, "disk on fire"},
 
 		{"CPU beyond life", event(trace.KindCPU, func(e *trace.Event) { e.CPU = 150 * ms }), "in a life of"},
-		{"CPU beyond the machine", func(b *tracetest.Builder, r *editable) { b.Meta().CPUs = 1; b.Sample(1, 99*ms, 100*ms, "main") }, "on 1 CPUs"},
+		{"CPU beyond the machine", func(b *Builder, r *editable) { b.Meta().CPUs = 1; b.Sample(1, 99*ms, 100*ms, "main") }, "on 1 CPUs"},
 		{"CPU beyond the thread's", thread(func(x *trace.Thread) { x.CPU = -1 + 1 }), "" /* 12 ms within slack of 0 */},
 		{"CPU unaccounted", thread(func(x *trace.Thread) { x.CPU = 80 * ms }), "only 12000000 ns"},
 		{"CPU too much", event(trace.KindThreadExit, func(e *trace.Event) { e.CPU = 60 * ms }), "it used 12000000"},
@@ -285,7 +284,7 @@ func TestEachInvariant(t *testing.T) {
 		{"stats time", stats(func(s *trace.Stats) { s.SamplerCPU = -1 }), "CPU times"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := Source(recording(c.change))
+			err := Validate(recording(c.change))
 			switch {
 			case c.want == "" && err != nil:
 				t.Errorf("want no complaint, got %v", err)
@@ -299,16 +298,16 @@ func TestEachInvariant(t *testing.T) {
 }
 
 func TestLossExcusesWhatItExplains(t *testing.T) {
-	for name, change := range map[string]func(*tracetest.Builder, *editable){
-		"same after a loss": func(b *tracetest.Builder, _ *editable) {
+	for name, change := range map[string]func(*Builder, *editable){
+		"same after a loss": func(b *Builder, _ *editable) {
 			b.Add(trace.Event{Kind: trace.KindLost, Thread: 1, Time: 80 * ms, Start: 80 * ms, Count: 4})
 			b.Add(trace.Event{Kind: trace.KindSync, Thread: 1, Time: 81 * ms, Start: 81 * ms, Count: 1, Stack: b.Stack("main", "x", "y", "z"), Same: 4})
 		},
-		"free after a loss": func(b *tracetest.Builder, _ *editable) {
+		"free after a loss": func(b *Builder, _ *editable) {
 			b.Stats().Lost = 1
 			b.Free(1, 80*ms, 0x555)
 		},
-		"no start after overwriting": func(b *tracetest.Builder, r *editable) {
+		"no start after overwriting": func(b *Builder, r *editable) {
 			b.Stats().Overwritten = 5
 			r.event = func(_ int, e *trace.Event) {
 				if e.Kind == trace.KindThreadStart {
@@ -316,14 +315,14 @@ func TestLossExcusesWhatItExplains(t *testing.T) {
 				}
 			}
 		},
-		"free in a fork child": func(b *tracetest.Builder, _ *editable) {
+		"free in a fork child": func(b *Builder, _ *editable) {
 			p := b.AddProcess(trace.Process{PID: 200, Start: 80 * ms, Parent: 1, Forked: true})
 			th := b.AddThread(trace.Thread{Proc: p, TID: 200, Main: true, Start: 80 * ms, CPU: -1})
 			b.AddJoined(trace.Event{Kind: trace.KindThreadStart, Thread: th, Time: 80 * ms})
 			b.Free(th, 81*ms, 0x9000)
 		},
 	} {
-		if err := Source(recording(change)); err != nil {
+		if err := Validate(recording(change)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -333,7 +332,7 @@ func TestLossExcusesWhatItExplains(t *testing.T) {
 // stored of those that had ended is final.
 func TestUnfinishedExcusesOnlyTheLiving(t *testing.T) {
 	for _, ended := range []bool{true, false} {
-		err := Source(recording(func(b *tracetest.Builder, r *editable) {
+		err := Validate(recording(func(b *Builder, r *editable) {
 			r.stats = func(s *trace.Stats) { s.Complete = false }
 			r.threads = func(threads []trace.Thread) []trace.Thread {
 				threads[1].CPU = 80 * ms
@@ -355,7 +354,7 @@ func TestUnfinishedExcusesOnlyTheLiving(t *testing.T) {
 }
 
 func TestManyProblemsAreCounted(t *testing.T) {
-	err := Source(recording(func(b *tracetest.Builder, _ *editable) {
+	err := Validate(recording(func(b *Builder, _ *editable) {
 		for range 50 {
 			b.Free(1, 90*ms, 0x1)
 		}

@@ -1,4 +1,4 @@
-package validate
+package tracetest
 
 // accounts.go checks sums: CPU time against wall time and the threads' own totals, allocations against frees,
 // the statistics against what is there.

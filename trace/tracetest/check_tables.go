@@ -1,4 +1,4 @@
-package validate
+package tracetest
 
 // tables.go checks metadata, processes, threads, modules and stack nodes: ids are dense, references known,
 // parents before children, times in order.
