@@ -59,7 +59,8 @@ func TestCollect(t *testing.T) {
 	for _, m := range made {
 		ids = append(ids, m.ID)
 	}
-	if len(ids) != 4 || ids[0] != 3 || ids[1] != 6 || ids[2] != 7 || ids[3] != 8 || d != 8 || last != 8 || made[0].Parent != b {
+	if len(ids) != 4 || ids[0] != 3 || ids[1] != 6 || ids[2] != 7 || ids[3] != 8 || d != 8 || last != 8 ||
+		made[0].Parent != b {
 		t.Errorf("made %+v up to %d, stack %d", made, last, d)
 	}
 	if tab.Depth(d) != 8 {
@@ -191,7 +192,13 @@ func TestEndlessStacks(t *testing.T) {
 	if bound := int(perNode*float64(limit)) + chunkNodes*nodeBytes + shardCount*firstIndexWords*4; most > bound {
 		t.Errorf("the table took %d bytes, want at most %d", most, bound)
 	}
-	t.Logf("%d collections, %d nodes made, at most %d bytes: %.1f a node", collections, s.Made, most, float64(most)/float64(limit))
+	t.Logf(
+		"%d collections, %d nodes made, at most %d bytes: %.1f a node",
+		collections,
+		s.Made,
+		most,
+		float64(most)/float64(limit),
+	)
 }
 
 // TestReadBesideCollect reads stacks that are alive while others are taken back and made.

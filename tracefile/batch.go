@@ -14,8 +14,9 @@
 // batch begins with empty; thread, kind and hook choose one. Two that share a slot spoil each other's guesses, no more.
 //
 // Numbers are varints. Time is the distance from the event before, the first one's from 0, back where like says so;
-// Start and Release are differences to Time, Object to the context's. Stack is the difference to the thread's last one, for which a batch has as many slots: near
-// stacks have near ids, and what a thread did last is nearer than what it did last in the same place.
+// Start and Release are differences to Time, Object to the context's. Stack is the difference to the thread's last one,
+// for which a batch has as many slots: near stacks have near ids, and what a thread did last is nearer than what it did
+// last in the same place.
 
 package tracefile
 

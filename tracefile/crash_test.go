@@ -73,7 +73,9 @@ func recordForEver(path string) {
 	check(w.PutThread(&trace.Thread{ID: 1, Proc: 1, TID: 100, Lost: 1}))
 	for n := trace.StackID(1); ; n++ {
 		check(w.PutNodes(n, []trace.Node{{Addr: trace.Addr{Module: 1, Off: uint64(n)}, How: trace.HowFP}}))
-		check(w.PutEvent(&trace.Event{Kind: trace.KindSync, Thread: 1, Time: trace.Ns(n), Start: trace.Ns(n), Stack: n, Count: 1}))
+		check(
+			w.PutEvent(&trace.Event{Kind: trace.KindSync, Thread: 1, Time: trace.Ns(n), Start: trace.Ns(n), Stack: n, Count: 1}),
+		)
 		if n%100 == 0 {
 			check(w.Flush())
 			fmt.Println(n)

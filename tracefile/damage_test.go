@@ -176,8 +176,8 @@ func TestZeroTail(t *testing.T) {
 	}
 }
 
-// TestBitFlips damages every fifth bit in turn, every one where HBTRACE_STRESS is set: everything in front of the damaged section is still read, and the
-// damage is noticed.
+// TestBitFlips damages every fifth bit in turn, every one where HBTRACE_STRESS is set: everything in front of the
+// damaged section is still read, and the damage is noticed.
 func TestBitFlips(t *testing.T) {
 	data := chunked(t)
 	l := layout(t, data)
@@ -271,7 +271,8 @@ func TestNotARecording(t *testing.T) {
 			t.Errorf("%s: opened", c.path)
 			continue
 		}
-		if !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.path) || strings.Contains(err.Error(), "\n") {
+		if !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.path) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %q, want the path and %q in one line", c.path, err, c.want)
 		}
 	}
@@ -347,8 +348,8 @@ func TestOtherVersions(t *testing.T) {
 	}
 }
 
-// TestReadingAgain: a reading that ends early leaves nothing behind that later ones lack. It ends where the last section,
-// which nobody looks at, has been decoded already.
+// TestReadingAgain: a reading that ends early leaves nothing behind that later ones lack. It ends where the last
+// section, which nobody looks at, has been decoded already.
 func TestReadingAgain(t *testing.T) {
 	data := chunked(t)
 	r, err := open("x", bytes.NewReader(data), int64(len(data)))

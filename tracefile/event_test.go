@@ -24,7 +24,12 @@ func fullEvent(sign int64) trace.Event {
 }
 
 func randomEvent(rng *rand.Rand) trace.Event {
-	e := trace.Event{Kind: trace.Kind(rng.IntN(13)), Thread: trace.ThreadID(rng.IntN(5)), Time: trace.Ns(rng.Int64N(1 << 50)), Count: 1}
+	e := trace.Event{
+		Kind:   trace.Kind(rng.IntN(13)),
+		Thread: trace.ThreadID(rng.IntN(5)),
+		Time:   trace.Ns(rng.Int64N(1 << 50)),
+		Count:  1,
+	}
 	e.Start = e.Time
 	v := reflect.ValueOf(&e).Elem()
 	for range rng.IntN(6) {
@@ -126,7 +131,8 @@ func TestFullBatch(t *testing.T) {
 		b.Add(&trace.Event{Kind: trace.KindGap, Count: 1})
 	}
 	n := 0
-	if err := new(BatchDecoder).Decode(b.Bytes(), func(*trace.Event) error { n++; return nil }); err != nil || n != maxBatchEvents {
+	if err := new(BatchDecoder).Decode(b.Bytes(), func(*trace.Event) error { n++; return nil }); err != nil ||
+		n != maxBatchEvents {
 		t.Errorf("%d events, %v", n, err)
 	}
 }

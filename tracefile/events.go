@@ -52,7 +52,10 @@ func (ws *workers) take(r *Reader) *worker {
 		ws.idle = ws.idle[:n-1]
 		return w
 	}
-	w := &worker{sectionReader: sectionReader{f: r.sections.f, size: r.sections.size}, free: make(chan *eventBatch, workerBatches)}
+	w := &worker{
+		sectionReader: sectionReader{f: r.sections.f, size: r.sections.size},
+		free:          make(chan *eventBatch, workerBatches),
+	}
 	for range workerBatches {
 		b := &eventBatch{}
 		b.done = func() { w.free <- b }
@@ -219,8 +222,8 @@ func (d *decoding) abort() {
 	}
 }
 
-// EventBatches implements [trace.Source]. Of a damaged file it returns a [*CorruptError] after the events in front of the
-// damage. It holds some MiB of events in memory.
+// EventBatches implements [trace.Source]. Of a damaged file it returns a [*CorruptError] after the events in front of
+// the damage. It holds some MiB of events in memory.
 func (r *Reader) EventBatches(f func(events []trace.Event, done func()) error) error {
 	end := len(r.index)
 	var sections []indexEntry

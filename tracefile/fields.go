@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	formUint  = 'u' // uvarint; also bool
-	formInt   = 'i' // zigzag varint; also time.Time as UnixNano
-	formBytes = 'b' // length and bytes: string, []string (strings), []struct (structs), struct, map[uint]struct (key, struct …)
+	formUint = 'u' // uvarint; also bool
+	formInt  = 'i' // zigzag varint; also time.Time as UnixNano
+	// length and bytes: string, []string (strings), []struct (structs), struct, map[uint]struct (key, struct …)
+	formBytes = 'b'
 )
 
 var timeType = reflect.TypeFor[time.Time]()

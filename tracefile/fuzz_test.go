@@ -63,7 +63,11 @@ func plain(t testing.TB) []byte {
 	t.Helper()
 	f := &memFile{limit: 1 << 20}
 	src := sample(4)
-	w, err := newWriter("x", f, &trace.Meta{Version: "v", Command: []string{"a"}, Hooks: map[trace.HookID]trace.HookInfo{3: {Name: "n"}}})
+	w, err := newWriter(
+		"x",
+		f,
+		&trace.Meta{Version: "v", Command: []string{"a"}, Hooks: map[trace.HookID]trace.HookInfo{3: {Name: "n"}}},
+	)
 	if err == nil {
 		err = copyTo(w, src)
 	}
@@ -115,7 +119,8 @@ func FuzzDecodeBatch(f *testing.F) {
 		var d BatchDecoder
 		var again Batch
 		var list []trace.Event
-		if d.Decode(p, func(e *trace.Event) error { list = append(list, *e); again.Add(e); return nil }) != nil || len(list) == 0 {
+		if d.Decode(p, func(e *trace.Event) error { list = append(list, *e); again.Add(e); return nil }) != nil ||
+			len(list) == 0 {
 			return
 		}
 		if len(list) > len(p) {

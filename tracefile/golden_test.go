@@ -13,11 +13,15 @@ import (
 
 var (
 	update     = flag.Bool("update", false, "write what testdata/recording-*.golden read as anew")
-	updateFile = flag.Bool("update-recording", false, "write testdata/recording-v3.golden anew: only where version 3 of its sections was never released")
+	updateFile = flag.Bool(
+		"update-recording",
+		false,
+		"write testdata/recording-v3.golden anew: only where version 3 of its sections was never released",
+	)
 )
 
-// TestGolden reads a recording that was written when the version of its sections was made: it must read the same for ever.
-// What writers write may change.
+// TestGolden reads a recording that was written when the version of its sections was made: it must read the same for
+// ever. What writers write may change.
 func TestGolden(t *testing.T) {
 	if *updateFile {
 		data, _ := recycled(t, 60, 25)

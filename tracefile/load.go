@@ -33,7 +33,12 @@ func checkFileHeader(path string, f io.ReaderAt, size int64) error {
 		return &CorruptError{path, "header", 0, errChecksum}
 	}
 	if v := binary.LittleEndian.Uint32(p[8:]); v != fileVersion {
-		return fmt.Errorf("opening recording %s: it has version %d, this hbtrace reads version %d: use a newer hbtrace", path, v, fileVersion)
+		return fmt.Errorf(
+			"opening recording %s: it has version %d, this hbtrace reads version %d: use a newer hbtrace",
+			path,
+			v,
+			fileVersion,
+		)
 	}
 	return nil
 }
@@ -98,7 +103,10 @@ func (s *sections) walk(path string) {
 			}
 			s.closed = true
 			if end := off + sectionHeaderBytes + int64(h.stored); end != s.size {
-				s.notes = append(s.notes, fmt.Sprintf("%d bytes behind the footer that ends at offset %d are none of ours", s.size-end, end))
+				s.notes = append(
+					s.notes,
+					fmt.Sprintf("%d bytes behind the footer that ends at offset %d are none of ours", s.size-end, end),
+				)
 			}
 			break
 		}
@@ -245,7 +253,10 @@ func (l *loader) finish() {
 	r.threads = sortedByID(l.threads)
 	r.modules = sortedByID(l.modules)
 	if !r.closed {
-		r.notes = append(r.notes, fmt.Sprintf("the recording was not closed: its file is whole up to offset %d of %d", r.whole, r.size))
+		r.notes = append(
+			r.notes,
+			fmt.Sprintf("the recording was not closed: its file is whole up to offset %d of %d", r.whole, r.size),
+		)
 	}
 	if l.unknown > 0 {
 		r.notes = append(r.notes, fmt.Sprintf("%d sections of kinds that this hbtrace does not know were skipped", l.unknown))

@@ -17,7 +17,17 @@ import (
 func recycled(t testing.TB, count, nodes int) (data []byte, want []string) {
 	t.Helper()
 	f := &memFile{limit: 1 << 30}
-	w, err := newWriter("x", f, &trace.Meta{Version: "v", Arch: "amd64", CPUs: 1, TickNs: 1_000_000, Hooks: map[trace.HookID]trace.HookInfo{61: {Name: "read", Class: "CALL"}, 62: {Name: "write", Class: "CALL"}}})
+	w, err := newWriter(
+		"x",
+		f,
+		&trace.Meta{
+			Version: "v",
+			Arch:    "amd64",
+			CPUs:    1,
+			TickNs:  1_000_000,
+			Hooks:   map[trace.HookID]trace.HookInfo{61: {Name: "read", Class: "CALL"}, 62: {Name: "write", Class: "CALL"}},
+		},
+	)
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -190,7 +200,8 @@ func TestUndefinedStack(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := use(r)
-	if err != nil || r.Nodes() != 4 || list[0].Stack != 3 || list[1].Stack != unknownStack || r.Node(list[1].Stack) != (trace.Node{}) {
+	if err != nil || r.Nodes() != 4 || list[0].Stack != 3 || list[1].Stack != unknownStack ||
+		r.Node(list[1].Stack) != (trace.Node{}) {
 		t.Errorf("%d nodes, events %+v, %v", r.Nodes(), list, err)
 	}
 }

@@ -99,7 +99,12 @@ func (s *nodeStore) decode(payload []byte, count uint32) error {
 
 // decodeNodes calls f for the nodes of a section. have is the highest id so far: nodes above come one after the other.
 // Parents are not 0 < have+1, and in version 1 less than id; more is not known of them.
-func decodeNodes(payload []byte, version uint8, count, have uint32, f func(id, parent, modHow uint32, off uint64) error) error {
+func decodeNodes(
+	payload []byte,
+	version uint8,
+	count, have uint32,
+	f func(id, parent, modHow uint32, off uint64) error,
+) error {
 	c := cursor{p: payload}
 	id := uint64(0)
 	if version == 1 {

@@ -99,7 +99,11 @@ func open(path string, f io.ReaderAt, size int64) (*Reader, error) {
 		if r.damage != nil {
 			return nil, r.damage
 		}
-		return nil, fmt.Errorf("opening recording %s: it ends after %d bytes, before any whole section: nothing can be read", path, size)
+		return nil, fmt.Errorf(
+			"opening recording %s: it ends after %d bytes, before any whole section: nothing can be read",
+			path,
+			size,
+		)
 	}
 	l.finish()
 	return r, nil

@@ -211,7 +211,12 @@ func (r *sectionReader) payload(off int64, h sectionHeader) ([]byte, error) {
 func (r *sectionReader) load(off int64, h sectionHeader) error {
 	switch {
 	case h.version > h.kind.newest():
-		return fmt.Errorf("%w: it has version %d, this hbtrace knows %d: use a newer hbtrace", errNewer, h.version, h.kind.newest())
+		return fmt.Errorf(
+			"%w: it has version %d, this hbtrace knows %d: use a newer hbtrace",
+			errNewer,
+			h.version,
+			h.kind.newest(),
+		)
 	case h.version < h.kind.oldest():
 		return fmt.Errorf("%w: it has version %d, which this hbtrace no longer reads", errOlder, h.version)
 	case h.flags&^flagZstd != 0:

@@ -55,7 +55,12 @@ func appendSummary(f *os.File, path string, summary []byte) error {
 		return fmt.Errorf("adding a summary to recording %s: it is not whole: %w", path, err)
 	}
 	index = slices.DeleteFunc(index, func(s indexEntry) bool { return s.kind == sectionSummary })
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false))
+	z, err := zstd.NewWriter(
+		nil,
+		zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderLevel(zstd.SpeedFastest),
+		zstd.WithEncoderCRC(false),
+	)
 	if err != nil {
 		return fmt.Errorf("adding a summary to recording %s: making a compressor: %w", path, err)
 	}

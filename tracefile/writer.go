@@ -22,8 +22,8 @@ import (
 //
 // When the file cannot be written (a full disk), the call that met it returns the error, once. The file is cut
 // back to its last whole section and stays readable. Events that Put… is given from then on are dropped and counted
-// ([Writer.Dropped]); what they rest on is kept in memory, within bounds. Flush goes on with the file when there is room
-// again. Close stores what explains the events that are there, if there is room.
+// ([Writer.Dropped]); what they rest on is kept in memory, within bounds. Flush goes on with the file when there is
+// room again. Close stores what explains the events that are there, if there is room.
 type Writer struct {
 	path   string
 	f      file
@@ -107,7 +107,10 @@ func Create(path string, m *trace.Meta) (*Writer, error) {
 	// ends. A file system that knows no locks is used without.
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
 		f.Close()
-		return nil, fmt.Errorf("creating recording %s: another hbtrace is recording into it: choose another name with -o", path)
+		return nil, fmt.Errorf(
+			"creating recording %s: another hbtrace is recording into it: choose another name with -o",
+			path,
+		)
 	}
 	if err := f.Truncate(0); err != nil {
 		f.Close()
@@ -161,7 +164,13 @@ func (w *Writer) fail(err error) error {
 		hint = ": free some space or write elsewhere"
 		w.lasting = false
 	}
-	w.failed = fmt.Errorf("writing recording %s: stopped after %d bytes, what was written stays readable: %w%s", w.path, w.off, err, hint)
+	w.failed = fmt.Errorf(
+		"writing recording %s: stopped after %d bytes, what was written stays readable: %w%s",
+		w.path,
+		w.off,
+		err,
+		hint,
+	)
 	// Readers skip a torn end anyway; without it the file is as long as it says.
 	w.f.Truncate(w.off)
 	return w.failed
@@ -525,10 +534,16 @@ func (w *Writer) Close(st *trace.Stats) error {
 	}
 	s.Complete = stopped == nil
 	if stopped != nil {
-		s.Notes = append(s.Notes[:len(s.Notes):len(s.Notes)], fmt.Sprintf("%v; %d later events were dropped", stopped, w.lost))
+		s.Notes = append(
+			s.Notes[:len(s.Notes):len(s.Notes)],
+			fmt.Sprintf("%v; %d later events were dropped", stopped, w.lost),
+		)
 	}
 	if stopped == nil && w.lost > 0 {
-		s.Notes = append(s.Notes[:len(s.Notes):len(s.Notes)], fmt.Sprintf("the disk was full for some time: %d events were dropped", w.lost))
+		s.Notes = append(
+			s.Notes[:len(s.Notes):len(s.Notes)],
+			fmt.Sprintf("the disk was full for some time: %d events were dropped", w.lost),
+		)
 	}
 	ending := w.end(&s)
 	if stopped != nil {

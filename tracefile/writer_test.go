@@ -159,7 +159,9 @@ func TestResume(t *testing.T) {
 	st := r.Stats()
 	n := 0
 	trace.Events(r, func(e *trace.Event) error { n++; return nil })
-	if !st.Complete || len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "1001 events were dropped") || len(r.Threads()) != 2 || n != 1 {
+	if !st.Complete || len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "1001 events were dropped") ||
+		len(r.Threads()) != 2 ||
+		n != 1 {
 		t.Errorf("stats %+v, threads %+v", st, r.Threads())
 	}
 }
@@ -192,7 +194,8 @@ func TestUpserts(t *testing.T) {
 	for _, p := range r.Processes() {
 		ids = append(ids, p.ID)
 	}
-	if fmt.Sprint(ids) != "[2 5 6 7]" || r.Processes()[0].PID != 2 || r.Threads()[0].TID != 2 || r.Modules()[0].Lo != 2 || r.Meta().ExitStatus != 2 {
+	if fmt.Sprint(ids) != "[2 5 6 7]" || r.Processes()[0].PID != 2 || r.Threads()[0].TID != 2 || r.Modules()[0].Lo != 2 ||
+		r.Meta().ExitStatus != 2 {
 		t.Errorf("processes %+v, threads %+v, modules %+v, meta %+v", r.Processes(), r.Threads(), r.Modules(), r.Meta())
 	}
 }
@@ -239,7 +242,9 @@ func TestTwoRecorders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Create(path, &trace.Meta{Version: "second"}); err == nil || !strings.Contains(err.Error(), "another hbtrace") || !strings.Contains(err.Error(), path) {
+	if _, err := Create(path, &trace.Meta{Version: "second"}); err == nil ||
+		!strings.Contains(err.Error(), "another hbtrace") ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("a second recorder: %v", err)
 	}
 	if err := first.Close(&trace.Stats{}); err != nil {

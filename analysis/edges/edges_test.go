@@ -23,7 +23,14 @@ func exactJoin(events []trace.Event) map[blame.EdgeKey]Edge {
 		if e.Kind != trace.KindWait {
 			continue
 		}
-		k := blame.EdgeKey{Hook: e.Hook, Object: e.Object, Waiter: e.Thread, Owner: e.Owner, Releaser: e.Releaser, Stack: e.Stack}
+		k := blame.EdgeKey{
+			Hook:     e.Hook,
+			Object:   e.Object,
+			Waiter:   e.Thread,
+			Owner:    e.Owner,
+			Releaser: e.Releaser,
+			Stack:    e.Stack,
+		}
 		if e.Releaser != 0 && e.Release != 0 {
 			k.Release = releases[releaseKey{e.Releaser, e.Release}]
 		}
@@ -51,13 +58,28 @@ func randomWaits(rng *rand.Rand, n, disorder int) []trace.Event {
 	}
 	var list []placed
 	for i := range n {
-		rel := trace.Event{Kind: trace.KindRelease, Hook: 24, Thread: trace.ThreadID(1 + rng.IntN(4)), Time: trace.Ns(1 + i*10 + rng.IntN(3)), Stack: trace.StackID(1 + rng.IntN(5))}
+		rel := trace.Event{
+			Kind:   trace.KindRelease,
+			Hook:   24,
+			Thread: trace.ThreadID(1 + rng.IntN(4)),
+			Time:   trace.Ns(1 + i*10 + rng.IntN(3)),
+			Stack:  trace.StackID(1 + rng.IntN(5)),
+		}
 		if rng.IntN(10) > 0 {
 			list = append(list, placed{i*4 + rng.IntN(disorder), rel})
 		}
 		for range rng.IntN(4) {
-			w := trace.Event{Kind: trace.KindWait, Hook: 20, Thread: trace.ThreadID(10 + rng.IntN(3)), Time: rel.Time + 5, Start: rel.Time - trace.Ns(rng.IntN(50)),
-				Object: uint64(rng.IntN(3)), Stack: trace.StackID(1 + rng.IntN(5)), Releaser: rel.Thread, Release: rel.Time}
+			w := trace.Event{
+				Kind:     trace.KindWait,
+				Hook:     20,
+				Thread:   trace.ThreadID(10 + rng.IntN(3)),
+				Time:     rel.Time + 5,
+				Start:    rel.Time - trace.Ns(rng.IntN(50)),
+				Object:   uint64(rng.IntN(3)),
+				Stack:    trace.StackID(1 + rng.IntN(5)),
+				Releaser: rel.Thread,
+				Release:  rel.Time,
+			}
 			if rng.IntN(8) == 0 {
 				w.Releaser, w.Release = 0, 0
 			}
@@ -102,8 +124,19 @@ func TestJoinIsBounded(t *testing.T) {
 	const n = 5 * MaxEdges / 4
 	for i := range n {
 		j.Add(&trace.Event{Kind: trace.KindRelease, Thread: 1, Time: trace.Ns(2 * i), Stack: 1})
-		j.Add(&trace.Event{Kind: trace.KindWait, Thread: 2, Start: trace.Ns(i), Time: trace.Ns(i + 3), Object: uint64(i), Releaser: 1, Release: trace.Ns(2*i + 1)})
-		if len(j.releases) > joinWindow || len(j.queue) > joinWindow || len(j.waiting) > joinWindow || len(j.edges) > MaxEdges {
+		j.Add(
+			&trace.Event{
+				Kind:     trace.KindWait,
+				Thread:   2,
+				Start:    trace.Ns(i),
+				Time:     trace.Ns(i + 3),
+				Object:   uint64(i),
+				Releaser: 1,
+				Release:  trace.Ns(2*i + 1),
+			},
+		)
+		if len(j.releases) > joinWindow || len(j.queue) > joinWindow || len(j.waiting) > joinWindow ||
+			len(j.edges) > MaxEdges {
 			t.Fatalf("after %d: %d releases, %d waits, %d edges", i, len(j.releases), len(j.queue), len(j.edges))
 		}
 	}

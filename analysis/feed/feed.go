@@ -25,8 +25,8 @@ type batch struct {
 // as src.EventBatches, but each is called from one goroutine, and all have returned when Events does. They must not
 // change the event, nor keep a reference to it.
 //
-// A consumer's error ends it all, at some later event, and is returned as it is: that of the first consumer that has one.
-// An error of src is returned when all events in front of it have been through the consumers.
+// A consumer's error ends it all, at some later event, and is returned as it is: that of the first consumer that has
+// one. An error of src is returned when all events in front of it have been through the consumers.
 func Events(src trace.Source, consumers ...func(*trace.Event) error) error {
 	all := make([]func([]trace.Event) error, len(consumers))
 	for i, f := range consumers {

@@ -61,12 +61,16 @@ func TestConsumerFails(t *testing.T) {
 	for _, at := range []int{0, 5, batchEvents - 1, batchEvents, 50*batchEvents - 1} {
 		enough := errors.New("enough")
 		seen, other := 0, 0
-		err := Events(count{n: 50 * batchEvents}, func(*trace.Event) error { other++; return nil }, func(e *trace.Event) error {
-			if seen++; int(e.Time) == at {
-				return enough
-			}
-			return nil
-		})
+		err := Events(
+			count{n: 50 * batchEvents},
+			func(*trace.Event) error { other++; return nil },
+			func(e *trace.Event) error {
+				if seen++; int(e.Time) == at {
+					return enough
+				}
+				return nil
+			},
+		)
 		if err != enough || seen != at+1 || other > 50*batchEvents {
 			t.Errorf("at %d: error %v after %d events, the other saw %d", at, err, seen, other)
 		}

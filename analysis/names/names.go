@@ -1,6 +1,6 @@
 // Package names knows how the names of functions are put together: a demangled C++ function's result, parameters and
-// template arguments, Rust's paths, traits and hashes. It takes names apart for callers that have little room or look for
-// a word in them. Names are untrusted: anything may stand in them, and what is not understood is left as it is.
+// template arguments, Rust's paths, traits and hashes. It takes names apart for callers that have little room or look
+// for a word in them. Names are untrusted: anything may stand in them, and what is not understood is left as it is.
 //
 // Time is quadratic in a name's length, because brackets are matched anew from each: names longer than [Longest] are
 // for the caller to leave alone or to cut. [Bare] leaves them alone.

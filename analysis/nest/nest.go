@@ -1,11 +1,11 @@
 // Package nest gives the events of each thread in the order in which they began. A recording stores an interval when it
 // has ended, behind what happened inside it: the CPU sample that was taken when a long call returned, what a signal
-// handler did. Consumers of a Nest see the interval first, then what lies inside it, then its end; nothing that lies inside
-// shortens it.
+// handler did. Consumers of a Nest see the interval first, then what lies inside it, then its end; nothing that lies
+// inside shortens it.
 //
 // A Nest holds back the latest events of each thread, because an interval that contains them may still come. What is
-// held is bounded: an interval that contains more than that begins where the events that were given away end, and is marked
-// as clipped.
+// held is bounded: an interval that contains more than that begins where the events that were given away end, and is
+// marked as clipped.
 package nest
 
 import (
@@ -237,8 +237,8 @@ func (n *Nest) insert(q *queue, x *entry) {
 	q.list = slices.Insert(q.list, at, *x)
 }
 
-// compare corrects Same where an interval comes before events that were stored before it: what two of them share is what all
-// steps between them shared.
+// compare corrects Same where an interval comes before events that were stored before it: what two of them share is
+// what all steps between them shared.
 func (n *Nest) compare(x *entry, behind []entry) {
 	shared := x.e.Same // by the interval's stack and that of the first event behind
 	var first *trace.Event

@@ -42,7 +42,14 @@ func TestBounded(t *testing.T) {
 	})
 	for i := range trace.Ns(inside) {
 		for th := range trace.ThreadID(threads) {
-			e := trace.Event{Kind: trace.KindGap, Thread: th + 1, Time: 10 + i, Start: 10 + i, Stack: trace.StackID(3 + i%3), Same: 3}
+			e := trace.Event{
+				Kind:   trace.KindGap,
+				Thread: th + 1,
+				Time:   10 + i,
+				Start:  10 + i,
+				Stack:  trace.StackID(3 + i%3),
+				Same:   3,
+			}
 			if err := n.Add(&e, 0); err != nil {
 				t.Fatal(err)
 			}

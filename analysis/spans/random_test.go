@@ -12,8 +12,8 @@ import (
 	"github.com/hbtrace/hbtrace/trace/tracetest"
 )
 
-// history makes up what one thread does: calls that nest, samples that are stamped a little off, and blocking calls with
-// samples, signal handlers and further calls inside. Intervals are stored when they have ended, as recordings do.
+// history makes up what one thread does: calls that nest, samples that are stamped a little off, and blocking calls
+// with samples, signal handlers and further calls inside. Intervals are stored when they have ended, as recordings do.
 type history struct {
 	r     *rand.Rand
 	b     *tracetest.Builder
@@ -67,7 +67,9 @@ func (h *history) blocking(own, deep int) {
 			}
 			h.call("handler", func() { h.runs(from, deep+1) })
 		}
-		h.b.AddJoined(trace.Event{Kind: trace.KindCall, Hook: hook, Thread: h.th, Start: start, Time: h.now, Count: 1, Stack: stack})
+		h.b.AddJoined(
+			trace.Event{Kind: trace.KindCall, Hook: hook, Thread: h.th, Start: start, Time: h.now, Count: 1, Stack: stack},
+		)
 		h.wants = append(h.wants, drawnAt{start, h.now, hook})
 	})
 	h.pass()
@@ -88,8 +90,8 @@ func (h *history) runs(own, deep int) {
 	}
 }
 
-// TestIntervalsStayInside draws thousands of made-up histories: every interval has its own times whatever lies inside it,
-// spans and intervals nest, and the coverage is what the outermost intervals took.
+// TestIntervalsStayInside draws thousands of made-up histories: every interval has its own times whatever lies inside
+// it, spans and intervals nest, and the coverage is what the outermost intervals took.
 func TestIntervalsStayInside(t *testing.T) {
 	for seed := range uint64(3000) {
 		b := tracetest.New()
@@ -171,7 +173,8 @@ func (c *insideChecker) Begin(s *Span) error {
 
 func (c *insideChecker) End(s *Span) error {
 	c.end(s.Start, s.End)
-	if ns := int64(s.End - s.Start); s.Inner > ns || s.Blocked > ns || s.CPU+s.Blocked > ns || min(s.Inner, s.Blocked, s.CPU) < 0 {
+	if ns := int64(s.End - s.Start); s.Inner > ns || s.Blocked > ns || s.CPU+s.Blocked > ns ||
+		min(s.Inner, s.Blocked, s.CPU) < 0 {
 		c.t.Errorf("seed %d: a span of %d ns: %d inside, %d blocked, %d on a CPU", c.seed, ns, s.Inner, s.Blocked, s.CPU)
 	}
 	return nil

@@ -41,8 +41,8 @@ type Span struct {
 	StartEdge, EndEdge Edge
 	Stacks             uint64 // stacks that show it, counted when it ends; merged ones count as many
 
-	// In ns, when it ends. CPU and Blocked are at most its duration, together too: the CPU time of a sample was used up to the one
-	// before, which may lie before the span.
+	// In ns, when it ends. CPU and Blocked are at most its duration, together too: the CPU time of a sample was used up to
+	// the one before, which may lie before the span.
 	Inner   int64 // of the duration, in spans and intervals directly inside: the rest is its own
 	Blocked int64 // in waits and calls that it lies around
 	CPU     int64 // that samples with it stand for

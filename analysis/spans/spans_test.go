@@ -97,7 +97,15 @@ type maker struct {
 
 // seen adds a sample at a time given in ms.
 func (m maker) seen(kind trace.Kind, at float64, flags trace.Flags, same int, fs ...string) {
-	e := trace.Event{Kind: kind, Thread: m.th, Time: trace.Ns(at * ms), Start: trace.Ns(at * ms), Count: 1, Flags: flags, Stack: m.Stack(fs...)}
+	e := trace.Event{
+		Kind:   kind,
+		Thread: m.th,
+		Time:   trace.Ns(at * ms),
+		Start:  trace.Ns(at * ms),
+		Count:  1,
+		Flags:  flags,
+		Stack:  m.Stack(fs...),
+	}
 	if same < 0 {
 		m.AddJoined(e)
 		return
@@ -189,7 +197,9 @@ func TestDiff(t *testing.T) {
 		{
 			name: "a merged run supports its stack over its whole length",
 			make: func(m maker) {
-				m.AddJoined(trace.Event{Kind: gap, Thread: m.th, Start: 10 * ms, Time: 40 * ms, Count: 31, Stack: m.Stack("start", "f")})
+				m.AddJoined(
+					trace.Event{Kind: gap, Thread: m.th, Start: 10 * ms, Time: 40 * ms, Count: 31, Stack: m.Stack("start", "f")},
+				)
 				m.seen(gap, 41, 0, -1, "start")
 			},
 			want: "1 >f |10..40.500~ x31\n1 start |10..41| x32",
@@ -217,7 +227,9 @@ func TestDiff(t *testing.T) {
 		{
 			name: "an entry seen a little after the interval's clock was read does not cut it",
 			make: func(m maker) {
-				m.AddJoined(trace.Event{Kind: trace.KindEnter, Thread: m.th, Hook: 60, Time: 10*ms + 500_000, Stack: m.Stack("start", "f")})
+				m.AddJoined(
+					trace.Event{Kind: trace.KindEnter, Thread: m.th, Hook: 60, Time: 10*ms + 500_000, Stack: m.Stack("start", "f")},
+				)
 				m.call(10, 60, "start", "f")
 			},
 			want: "1 >>(60) 10..60\n1 >f |10..60| x2\n1 start |10..60| x2",
@@ -249,7 +261,16 @@ func TestDiff(t *testing.T) {
 				m.Add(trace.Event{Kind: trace.KindThreadStart, Thread: m.th, Time: 0})
 				m.seen(gap, 10, 0, 0, "handler")
 				m.seen(gap, 11, 0, -1, "handler", "x")
-				m.Add(trace.Event{Kind: trace.KindCall, Hook: 60, Thread: m.th, Start: 1 * ms, Time: 20 * ms, Stack: m.Stack("start", "f")})
+				m.Add(
+					trace.Event{
+						Kind:   trace.KindCall,
+						Hook:   60,
+						Thread: m.th,
+						Start:  1 * ms,
+						Time:   20 * ms,
+						Stack:  m.Stack("start", "f"),
+					},
+				)
 				m.seen(gap, 21, 0, 1, "start")
 			},
 			want: "1 >>>x ~10.500..11| x1\n1 >>handler |10..11| x2\n1 >>(60) 1..20\n1 >f ~0.500..20.500~ x3\n1 start ~0.500..21| x4",
@@ -277,7 +298,16 @@ func TestDiff(t *testing.T) {
 		{
 			name: "a run of samples that goes on inside a call does not shorten it",
 			make: func(m maker) {
-				m.AddJoined(trace.Event{Kind: trace.KindCPU, Thread: m.th, Start: 10 * ms, Time: 40 * ms, Count: 3, Stack: m.Stack("start", "f")})
+				m.AddJoined(
+					trace.Event{
+						Kind:   trace.KindCPU,
+						Thread: m.th,
+						Start:  10 * ms,
+						Time:   40 * ms,
+						Count:  3,
+						Stack:  m.Stack("start", "f"),
+					},
+				)
 				m.call(20, 50, "start", "f")
 			},
 			want: "1 >>(60) 20..50\n1 >f |10..50| x4\n1 start |10..50| x4",
@@ -295,7 +325,16 @@ func TestDiff(t *testing.T) {
 		{
 			name: "a run of samples that was stamped when a wait had ended ends with it",
 			make: func(m maker) {
-				m.AddJoined(trace.Event{Kind: trace.KindCPU, Thread: m.th, Start: 19 * ms, Time: 20*ms + 100, Count: 2, Stack: m.Stack("start", "f")})
+				m.AddJoined(
+					trace.Event{
+						Kind:   trace.KindCPU,
+						Thread: m.th,
+						Start:  19 * ms,
+						Time:   20*ms + 100,
+						Count:  2,
+						Stack:  m.Stack("start", "f"),
+					},
+				)
 				m.call(10, 20, "start", "f")
 			},
 			want: "1 >>(60) 10..20\n1 >f |10..20| x3\n1 start |10..20| x3",
@@ -355,8 +394,27 @@ func TestDiff(t *testing.T) {
 			name: "an interval without a stack lies at the bottom; samples without one say nothing",
 			make: func(m maker) {
 				m.seen(gap, 10, 0, -1, "start", "f")
-				m.Add(trace.Event{Kind: trace.KindCPU, Thread: m.th, Time: 10*ms + 1, Start: 10*ms + 1, Count: 1, Flags: trace.FlagNoStack})
-				m.Add(trace.Event{Kind: trace.KindCall, Hook: 60, Thread: m.th, Start: 11 * ms, Time: 20 * ms, Flags: trace.FlagNoStack, Count: 1})
+				m.Add(
+					trace.Event{
+						Kind:   trace.KindCPU,
+						Thread: m.th,
+						Time:   10*ms + 1,
+						Start:  10*ms + 1,
+						Count:  1,
+						Flags:  trace.FlagNoStack,
+					},
+				)
+				m.Add(
+					trace.Event{
+						Kind:   trace.KindCall,
+						Hook:   60,
+						Thread: m.th,
+						Start:  11 * ms,
+						Time:   20 * ms,
+						Flags:  trace.FlagNoStack,
+						Count:  1,
+					},
+				)
 				m.seen(gap, 21, 0, 2, "start", "f")
 			},
 			want: "1 >f |10..10.500~ x1\n1 start |10..10.500~ x1\n1 (60) 11..20\n1 >f ~20.500..21| x1\n1 start ~20.500..21| x1",
@@ -365,7 +423,9 @@ func TestDiff(t *testing.T) {
 		{
 			name: "a release is a point on its stack",
 			make: func(m maker) {
-				m.AddJoined(trace.Event{Kind: trace.KindRelease, Hook: 24, Thread: m.th, Time: 10 * ms, Stack: m.Stack("start", "unlock")})
+				m.AddJoined(
+					trace.Event{Kind: trace.KindRelease, Hook: 24, Thread: m.th, Time: 10 * ms, Stack: m.Stack("start", "unlock")},
+				)
 			},
 			want: "1 >>point 7 at 10\n1 >unlock |10..10| x1\n1 start |10..10| x1",
 			cov:  Coverage{Unknown: 100 * ms, Stacks: 1},
@@ -375,7 +435,17 @@ func TestDiff(t *testing.T) {
 			make: func(m maker) {
 				m.seen(gap, 10, 0, 0, "start", "f")
 				m.seen(gap, 5, 0, 9, "start", "g", "h")
-				m.Add(trace.Event{Kind: trace.KindCall, Hook: 60, Thread: m.th, Start: 9 * ms, Time: 8 * ms, Same: 77, Stack: m.Stack("other")})
+				m.Add(
+					trace.Event{
+						Kind:   trace.KindCall,
+						Hook:   60,
+						Thread: m.th,
+						Start:  9 * ms,
+						Time:   8 * ms,
+						Same:   77,
+						Stack:  m.Stack("other"),
+					},
+				)
 				m.Add(trace.Event{Kind: gap, Thread: m.th, Time: 12 * ms, Start: 12 * ms, Stack: 999_999})
 			},
 			want: "1 >f |10..10~ x1\n1 >>h ~10..10~ x1\n1 >g ~10..10~ x1\n1 start |10..10~ x2\n1 >(60) 10..10 clipped\n1 other ~10..10| x1",
@@ -389,7 +459,13 @@ func TestDiff(t *testing.T) {
 			m := maker{b, b.AddThread(trace.Thread{TID: 1})}
 			tt.make(m)
 			src := b.Source()
-			r := &recorder{t: t, tab: frames.New(src), edge: map[trace.ThreadID]trace.Ns{}, open: map[trace.ThreadID]int{}, in: map[trace.ThreadID][]interval{}}
+			r := &recorder{
+				t:    t,
+				tab:  frames.New(src),
+				edge: map[trace.ThreadID]trace.Ns{},
+				open: map[trace.ThreadID]int{},
+				in:   map[trace.ThreadID][]interval{},
+			}
 			bl := New(src, r.tab, r)
 			if err := trace.Events(src, bl.Add); err != nil {
 				t.Fatal(err)
@@ -426,7 +502,13 @@ func TestThreadsAreKeptApartAndForgotten(t *testing.T) {
 		b.Add(trace.Event{Kind: trace.KindThreadExit, Thread: id, Time: 10 * ms})
 	}
 	src := b.Source()
-	r := &recorder{t: t, tab: frames.New(src), edge: map[trace.ThreadID]trace.Ns{}, open: map[trace.ThreadID]int{}, in: map[trace.ThreadID][]interval{}}
+	r := &recorder{
+		t:    t,
+		tab:  frames.New(src),
+		edge: map[trace.ThreadID]trace.Ns{},
+		open: map[trace.ThreadID]int{},
+		in:   map[trace.ThreadID][]interval{},
+	}
 	bl := New(src, r.tab, r)
 	if err := trace.Events(src, bl.Add); err != nil {
 		t.Fatal(err)

@@ -180,8 +180,8 @@ func (t *thread) see(at trace.Ns) {
 	t.seen = max(t.seen, at)
 }
 
-// diff makes the open spans those of a step's stack, which was seen next at start. Spans around an interval that has not
-// ended stay.
+// diff makes the open spans those of a step's stack, which was seen next at start. Spans around an interval that has
+// not ended stay.
 func (b *Builder) diff(t *thread, s *nest.Step, start trace.Ns) error {
 	e, stack, claimed := s.Event, s.Event.Stack, int(min(s.Event.Same, 1<<20))
 	if e.Flags&trace.FlagNoStack != 0 || !b.tab.Valid(stack) {

@@ -11,8 +11,9 @@ import (
 // ErrMalformed is the error of a part that does not decode.
 var ErrMalformed = errors.New("what was stored does not decode")
 
-// Coding writes values to P, or takes them from it: numbers are varints, signed ones zigzag; a string that came before is its
-// number among those. A read that fails sets Err and gives zeros from there on, so that callers need to look only once.
+// Coding writes values to P, or takes them from it: numbers are varints, signed ones zigzag; a string that came before
+// is its number among those. A read that fails sets Err and gives zeros from there on, so that callers need to look
+// only once.
 type Coding struct {
 	P       []byte
 	Reading bool

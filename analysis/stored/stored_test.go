@@ -21,7 +21,12 @@ func TestOf(t *testing.T) {
 	if got := Of(plain, 1, Facts); got[0] != nil {
 		t.Errorf("a recording that has nothing stored has %q", got[0])
 	}
-	all := Encode(Part{Facts, 1, []byte("facts")}, Part{Profile, 2, []byte("profile")}, Part{Number(99), 1, []byte("later")}, Part{Chains, 1, nil})
+	all := Encode(
+		Part{Facts, 1, []byte("facts")},
+		Part{Profile, 2, []byte("profile")},
+		Part{Number(99), 1, []byte("later")},
+		Part{Chains, 1, nil},
+	)
 	for _, tt := range []struct {
 		what          string
 		summary       []byte

@@ -2,9 +2,10 @@
 
 package timeline
 
-// Level bounds the CPU time of consecutive buckets, each of which has room for most. Where in the time before a sample its CPU
-// time was used is not known: what is too much for a bucket was used in earlier ones, and what those have no room for in later ones. The sum
-// stays the same while there is room; the first bucket has what there is none for. It changes sums in place.
+// Level bounds the CPU time of consecutive buckets, each of which has room for most. Where in the time before a sample
+// its CPU time was used is not known: what is too much for a bucket was used in earlier ones, and what those have no
+// room for in later ones. The sum stays the same while there is room; the first bucket has what there is none for. It
+// changes sums in place.
 func Level(sums []float64, most float64) {
 	over := 0.0
 	for i := len(sums) - 1; i >= 0; i-- {

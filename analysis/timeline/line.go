@@ -17,12 +17,14 @@ type line struct {
 	proc    trace.ProcID
 	routine trace.Addr
 
-	until   trace.Ns  // end of what was seen
-	seen    trace.Ns  // latest sample that counted no time
-	in      []Segment // intervals that have begun and not ended, outermost first: where, and what their segments have in common
+	until trace.Ns // end of what was seen
+	seen  trace.Ns // latest sample that counted no time
+	// intervals that have begun and not ended, outermost first: where, and what their segments have in common
+	in      []Segment
 	pending []segment // since the latest sample that counted time, in order
-	settled []segment // between the two samples before that: what is still free was spent off the CPU, unless the next one says it ran
-	offs    []off     // time off the CPU by the kernel's word that pending does not show, in order of ends
+	// between the two samples before that: what is still free was spent off the CPU, unless the next one says it ran
+	settled []segment
+	offs    []off // time off the CPU by the kernel's word that pending does not show, in order of ends
 }
 
 // segment is one that may still change.
@@ -35,8 +37,8 @@ type segment struct {
 // off is time off the CPU, of which the thread could have run from could on.
 type off struct{ from, could, to trace.Ns }
 
-// Bounds of what is kept of a thread until the next sample. Of more than maxPending segments the oldest free time is in no
-// segment; of more than maxOffs times off the CPU the oldest are as if the kernel had not told.
+// Bounds of what is kept of a thread until the next sample. Of more than maxPending segments the oldest free time is in
+// no segment; of more than maxOffs times off the CPU the oldest are as if the kernel had not told.
 const (
 	maxPending = 4096
 	maxOffs    = 8192
@@ -96,8 +98,8 @@ func (b *Builder) sample(l *line, s *nest.Step, site trace.Site) {
 	b.unplaced(l, b.at(s.End), rest, site, work)
 }
 
-// shows says that a sample inside an interval was taken of what ran inside it: a signal handler, on top of the interval's
-// stack or on a stack of its own.
+// shows says that a sample inside an interval was taken of what ran inside it: a signal handler, on top of the
+// interval's stack or on a stack of its own.
 func (b *Builder) shows(s *nest.Step, interval trace.StackID) bool {
 	const elsewhere = trace.FlagLate | trace.FlagPreempted | trace.FlagSyscallEnd
 	if s.Event.Flags&elsewhere != 0 {
@@ -106,8 +108,8 @@ func (b *Builder) shows(s *nest.Step, interval trace.StackID) bool {
 	return s.Own || b.tab.Depth(b.valid(s.Event.Stack)) > b.tab.Depth(interval)
 }
 
-// run makes the youngest cpu ns of the time in list running that is free, or covered by intervals that the sample lies inside.
-// It returns what there was no room for.
+// run makes the youngest cpu ns of the time in list running that is free, or covered by intervals that the sample lies
+// inside. It returns what there was no room for.
 func run(list []segment, cpu int64, inside int, with Segment) ([]segment, int64) {
 	for i := len(list) - 1; i >= 0 && cpu > 0; i-- {
 		p := &list[i]

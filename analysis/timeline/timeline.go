@@ -1,13 +1,14 @@
-// Package timeline says what each thread of a recording did: segments of its time, in order and without overlap, each in
-// one state at one place of the program. It is the one state machine behind every view that answers that question.
+// Package timeline says what each thread of a recording did: segments of its time, in order and without overlap, each
+// in one state at one place of the program. It is the one state machine behind every view that answers that question.
 //
-// What lies inside a wait or a blocking call is decided by package nest: such an interval is one segment, or several around
-// what a signal handler did inside it. The CPU time of a sample was used since the thread's sample before; where in that
-// time is not known. It is put up against the sample, which was due when the time had been used: outside waits and
-// calls, and inside those whose handlers the sample shows. CPU time that does not fit there, up to one sampling
+// What lies inside a wait or a blocking call is decided by package nest: such an interval is one segment, or several
+// around what a signal handler did inside it. The CPU time of a sample was used since the thread's sample before; where
+// in that time is not known. It is put up against the sample, which was due when the time had been used: outside waits
+// and calls, and inside those whose handlers the sample shows. CPU time that does not fit there, up to one sampling
 // period, may have been used before the previous sample, because samples count whole periods. The rest of the time
-// between two samples was spent off the CPU. Where the kernel's scheduling was recorded ([trace.KindOff]), it says when,
-// and how much of it the thread was ready to run. Time that no sample and no interval accounts for is in no segment.
+// between two samples was spent off the CPU. Where the kernel's scheduling was recorded ([trace.KindOff]), it says
+// when, and how much of it the thread was ready to run. Time that no sample and no interval accounts for is in no
+// segment.
 //
 // CPU time for which a thread's time has no room is no segment either: [Sink.Unplaced] has it. Segments in state
 // Running and what Unplaced is called with add up to the CPU time of a thread's samples and of its exit.

@@ -41,7 +41,8 @@ func (l *log) Segment(id trace.ThreadID, s *Segment) error {
 	if n := len(list); s.To <= s.From || n > 0 && s.From < list[n-1].To {
 		l.t.Errorf("thread %d: segment %+v after %+v", id, *s, list[max(0, n-1):])
 	}
-	if isWait := s.State >= weigh.Locked && s.State <= weigh.Sleeping; isWait != (s.Wait != 0) || isWait && l.waits[s.Wait-1] != s.Site.Stack {
+	if isWait := s.State >= weigh.Locked && s.State <= weigh.Sleeping; isWait != (s.Wait != 0) ||
+		isWait && l.waits[s.Wait-1] != s.Site.Stack {
 		l.t.Errorf("thread %d: segment %+v", id, *s)
 	}
 	l.of[id] = append(list, *s)
@@ -101,9 +102,13 @@ func TestSegments(t *testing.T) {
 		want     string
 		unplaced int64
 	}{
-		{name: "CPU time is put up against its sample, the rest was off the CPU", make: func(b *tracetest.Builder, th trace.ThreadID) {
-			b.Sample(th, 10*ms, 4*ms, "main")
-		}, want: "off:0s-6 running:6-10"},
+		{
+			name: "CPU time is put up against its sample, the rest was off the CPU",
+			make: func(b *tracetest.Builder, th trace.ThreadID) {
+				b.Sample(th, 10*ms, 4*ms, "main")
+			},
+			want: "off:0s-6 running:6-10",
+		},
 		{name: "samples that overlap", make: func(b *tracetest.Builder, th trace.ThreadID) {
 			b.Sample(th, 1*ms, 1*ms, "main")
 			b.Sample(th, 3*ms, 3*ms, "main")
@@ -127,12 +132,16 @@ func TestSegments(t *testing.T) {
 			b.Add(trace.Event{Kind: trace.KindLost, Thread: th, Time: 20 * ms, Count: 3})
 			b.Sample(th, 30*ms, 2*ms, "main")
 		}, want: "running:0s-10 off:20-28 running:28-30"},
-		{name: "intervals that overlap are cut, and never the clock's fault", make: func(b *tracetest.Builder, th trace.ThreadID) {
-			b.Call(th, 2*ms, 8*ms, b.Hook("read"), 3, 1, "main")
-			b.Call(th, 4*ms, 9*ms, b.Hook("read"), 3, 1, "main")
-			b.Call(th, 3*ms, 4*ms, b.Hook("read"), 3, 1, "main")
-			b.Sample(th, 7*ms, ms, "main")
-		}, want: "off:0s-1 running:1-2 io:2-8 io:8-9"},
+		{
+			name: "intervals that overlap are cut, and never the clock's fault",
+			make: func(b *tracetest.Builder, th trace.ThreadID) {
+				b.Call(th, 2*ms, 8*ms, b.Hook("read"), 3, 1, "main")
+				b.Call(th, 4*ms, 9*ms, b.Hook("read"), 3, 1, "main")
+				b.Call(th, 3*ms, 4*ms, b.Hook("read"), 3, 1, "main")
+				b.Sample(th, 7*ms, ms, "main")
+			},
+			want: "off:0s-1 running:1-2 io:2-8 io:8-9",
+		},
 		{name: "a signal handler that runs and waits inside a wait", make: func(b *tracetest.Builder, th trace.ThreadID) {
 			b.Sample(th, 10*ms, 5*ms, "main", "work")
 			for at := range trace.Ns(50) { // more than a sampling period, and more samples than are merged
@@ -143,11 +152,26 @@ func TestSegments(t *testing.T) {
 			b.Call(th, 12*ms, 100*ms, b.Hook("read"), 3, 1, "main")
 			b.Sample(th, 110*ms, 4*ms, "main", "work")
 		}, want: "off:0s-5 running:5-10 off:10-12 io:12-19 " + each(19, 69, "running") + "io:69-70 lock:70-80 io:80-85 running:85-90 io:90-100 off:100-106 running:106-110"},
-		{name: "a sample where the thread came out of a call is of work before it, however deep", make: func(b *tracetest.Builder, th trace.ThreadID) {
-			b.Sample(th, 4*ms, 4*ms, "main")
-			b.Add(trace.Event{Kind: trace.KindCPU, Flags: trace.FlagSyscallEnd, Thread: th, Time: 30 * ms, Start: 30 * ms, Count: 1, CPU: 2 * ms, Stack: b.Stack("main", "read")})
-			b.Call(th, 6*ms, 31*ms, b.Hook("read"), 3, 1, "main")
-		}, want: "running:0s-4 running:4-6 io:6-31"},
+		{
+			name: "a sample where the thread came out of a call is of work before it, however deep",
+			make: func(b *tracetest.Builder, th trace.ThreadID) {
+				b.Sample(th, 4*ms, 4*ms, "main")
+				b.Add(
+					trace.Event{
+						Kind:   trace.KindCPU,
+						Flags:  trace.FlagSyscallEnd,
+						Thread: th,
+						Time:   30 * ms,
+						Start:  30 * ms,
+						Count:  1,
+						CPU:    2 * ms,
+						Stack:  b.Stack("main", "read"),
+					},
+				)
+				b.Call(th, 6*ms, 31*ms, b.Hook("read"), 3, 1, "main")
+			},
+			want: "running:0s-4 running:4-6 io:6-31",
+		},
 		{name: "a long call into which samples fall", make: func(b *tracetest.Builder, th trace.ThreadID) {
 			b.Sample(th, 1*ms, 1*ms, "main")
 			for at := range trace.Ns(200) {
@@ -156,8 +180,26 @@ func TestSegments(t *testing.T) {
 			b.Call(th, 1*ms, 1200*ms, b.Hook("read"), 3, 1, "main")
 		}, want: "running:0s-1 io:1-1.2s", unplaced: 200 * ms},
 		{name: "the kernel says when it could have run", make: func(b *tracetest.Builder, th trace.ThreadID) {
-			b.Add(trace.Event{Kind: trace.KindOff, Thread: th, Start: 1 * ms, Time: 3 * ms, Result: trace.OffInterruptible, Release: 2 * ms})
-			b.Add(trace.Event{Kind: trace.KindOff, Thread: th, Start: 5 * ms, Time: 7 * ms, Result: trace.OffInterruptible, Release: 6 * ms})
+			b.Add(
+				trace.Event{
+					Kind:    trace.KindOff,
+					Thread:  th,
+					Start:   1 * ms,
+					Time:    3 * ms,
+					Result:  trace.OffInterruptible,
+					Release: 2 * ms,
+				},
+			)
+			b.Add(
+				trace.Event{
+					Kind:    trace.KindOff,
+					Thread:  th,
+					Start:   5 * ms,
+					Time:    7 * ms,
+					Result:  trace.OffInterruptible,
+					Release: 6 * ms,
+				},
+			)
 			b.Call(th, 4*ms, 8*ms, b.Hook("read"), 3, 1, "main")
 			b.Add(trace.Event{Kind: trace.KindOff, Thread: th, Start: 9 * ms, Time: 11 * ms, Result: trace.OffRunnable})
 			b.Sample(th, 12*ms, 4*ms, "main")
@@ -165,23 +207,35 @@ func TestSegments(t *testing.T) {
 		{name: "more CPU time than there is room for", make: func(b *tracetest.Builder, th trace.ThreadID) {
 			b.Sample(th, 5*ms, 50*ms, "main")
 		}, want: "running:0s-5", unplaced: 45 * ms},
-		{name: "a sample within an interval that is added later leaves it whole", make: func(b *tracetest.Builder, th trace.ThreadID) {
-			b.Sample(th, 2*ms, ms, "main")
-			b.Sample(th, 5*ms, ms, "main") // where it came out of the call
-			b.Call(th, 4*ms, 6*ms, b.Hook("read"), 3, 1, "main")
-			b.Sample(th, 8*ms, ms, "main")
-		}, want: "off:0s-1 running:1-2 off:2-3 running:3-4 io:4-6 off:6-7 running:7-8"},
-		{name: "a sample that counts no time leaves it to the next one to say what ran", make: func(b *tracetest.Builder, th trace.ThreadID) {
-			b.Sample(th, 3*ms, 0, "main")
-			b.Sample(th, 5*ms, 4*ms, "main")
-			b.Sample(th, 9*ms, 0, "main")
-		}, want: "off:0s-1 running:1-5 off:5-9"},
-		{name: "CPU time of up to a period may be from before the previous sample", make: func(b *tracetest.Builder, th trace.ThreadID) {
-			b.Sample(th, 10*ms, 2*ms, "main")
-			b.Call(th, 11*ms, 20*ms, b.Hook("read"), 3, 1, "main")
-			b.Sample(th, 20*ms, 3*ms, "main")
-			b.Sample(th, 21*ms, 1*ms, "main")
-		}, want: "off:0s-6 running:6-8 running:8-10 running:10-11 io:11-20 running:20-21"},
+		{
+			name: "a sample within an interval that is added later leaves it whole",
+			make: func(b *tracetest.Builder, th trace.ThreadID) {
+				b.Sample(th, 2*ms, ms, "main")
+				b.Sample(th, 5*ms, ms, "main") // where it came out of the call
+				b.Call(th, 4*ms, 6*ms, b.Hook("read"), 3, 1, "main")
+				b.Sample(th, 8*ms, ms, "main")
+			},
+			want: "off:0s-1 running:1-2 off:2-3 running:3-4 io:4-6 off:6-7 running:7-8",
+		},
+		{
+			name: "a sample that counts no time leaves it to the next one to say what ran",
+			make: func(b *tracetest.Builder, th trace.ThreadID) {
+				b.Sample(th, 3*ms, 0, "main")
+				b.Sample(th, 5*ms, 4*ms, "main")
+				b.Sample(th, 9*ms, 0, "main")
+			},
+			want: "off:0s-1 running:1-5 off:5-9",
+		},
+		{
+			name: "CPU time of up to a period may be from before the previous sample",
+			make: func(b *tracetest.Builder, th trace.ThreadID) {
+				b.Sample(th, 10*ms, 2*ms, "main")
+				b.Call(th, 11*ms, 20*ms, b.Hook("read"), 3, 1, "main")
+				b.Sample(th, 20*ms, 3*ms, "main")
+				b.Sample(th, 21*ms, 1*ms, "main")
+			},
+			want: "off:0s-6 running:6-8 running:8-10 running:10-11 io:11-20 running:20-21",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -213,7 +267,11 @@ func TestPromises(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		b := tracetest.New()
-		ids := []trace.ThreadID{b.AddThread(trace.Thread{TID: 1, Name: "a"}), b.AddThread(trace.Thread{TID: 2, Name: "b"}), 1<<16 + 7}
+		ids := []trace.ThreadID{
+			b.AddThread(trace.Thread{TID: 1, Name: "a"}),
+			b.AddThread(trace.Thread{TID: 2, Name: "b"}),
+			1<<16 + 7,
+		}
 		for range 60 {
 			th, at, long := ids[r.IntN(len(ids))], trace.Ns(r.IntN(100))*ms, trace.Ns(r.IntN(20))*ms
 			switch r.IntN(8) {
@@ -224,7 +282,16 @@ func TestPromises(t *testing.T) {
 			case 4:
 				b.Wait(th, at, at+long, b.Hook("pthread_mutex_lock"), 0x10, 0, "main", "h")
 			case 5:
-				b.Add(trace.Event{Kind: trace.KindOff, Thread: th, Start: at, Time: at + long, Release: at + long/2, Result: trace.OffInterruptible})
+				b.Add(
+					trace.Event{
+						Kind:    trace.KindOff,
+						Thread:  th,
+						Start:   at,
+						Time:    at + long,
+						Release: at + long/2,
+						Result:  trace.OffInterruptible,
+					},
+				)
 			case 6:
 				b.Add(trace.Event{Kind: trace.KindLost, Thread: th, Time: at, Count: 1})
 			case 7:

@@ -1,9 +1,9 @@
-// Package agree holds the outputs that are made of one recording to one another: what each thread did, in each state, to
-// the nanosecond, in the report, in both forms of the page, in the picture and in the Perfetto trace; and the CPU time of
-// each function in the summary, the report, the profile and both forms of the page.
+// Package agree holds the outputs that are made of one recording to one another: what each thread did, in each state,
+// to the nanosecond, in the report, in both forms of the page, in the picture and in the Perfetto trace; and the CPU
+// time of each function in the summary, the report, the profile and both forms of the page.
 //
-// Each is asked as its users ask it: reports as JSON, the page by its own questions and by what an exported file holds, the
-// Perfetto trace by SQL.
+// Each is asked as its users ask it: reports as JSON, the page by its own questions and by what an exported file holds,
+// the Perfetto trace by SQL.
 package agree
 
 import (
@@ -109,7 +109,18 @@ func (d *differences) cost(what string, got, want cost) {
 			continue
 		}
 		if n++; n <= mostDifferences {
-			*d = append(*d, fmt.Errorf("%s has %d ns of CPU time in %q and %d with what it called, the report %d and %d", what, g[0], f, g[1], w[0], w[1]))
+			*d = append(
+				*d,
+				fmt.Errorf(
+					"%s has %d ns of CPU time in %q and %d with what it called, the report %d and %d",
+					what,
+					g[0],
+					f,
+					g[1],
+					w[0],
+					w[1],
+				),
+			)
 		}
 	}
 }

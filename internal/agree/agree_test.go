@@ -24,8 +24,26 @@ func crowded() trace.Source {
 	b.Sample(th, 4*ms, 1*ms, "main", "f")
 	b.Call(th, 5*ms, 9*ms, b.Hook("read"), 3, 1, "main", "load")
 	b.Call(th, 7*ms, 10*ms, b.Hook("read"), 3, 1, "main", "load")
-	b.Add(trace.Event{Kind: trace.KindCPU, Thread: th, Time: 11 * ms, CPU: 5 * ms, Hook: b.Hook("read"), Stack: b.Stack("main", "load")})
-	b.Add(trace.Event{Kind: trace.KindOff, Thread: th, Start: 12 * ms, Time: 14 * ms, Result: trace.OffInterruptible, Release: 13 * ms})
+	b.Add(
+		trace.Event{
+			Kind:   trace.KindCPU,
+			Thread: th,
+			Time:   11 * ms,
+			CPU:    5 * ms,
+			Hook:   b.Hook("read"),
+			Stack:  b.Stack("main", "load"),
+		},
+	)
+	b.Add(
+		trace.Event{
+			Kind:    trace.KindOff,
+			Thread:  th,
+			Start:   12 * ms,
+			Time:    14 * ms,
+			Result:  trace.OffInterruptible,
+			Release: 13 * ms,
+		},
+	)
 	b.Sample(th, 16*ms, 2*ms, "main")
 	second := b.AddThread(trace.Thread{Proc: p, TID: 2, Name: "second"})
 	b.Wait(second, 3*ms, 8*ms, b.Hook("pthread_mutex_lock"), 0x10, th, "work")

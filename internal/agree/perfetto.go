@@ -17,8 +17,9 @@ import (
 const statesSQL = `select extract_arg(t.source_arg_set_id, 'trace_id') & 0xffffffff as thread, s.name, sum(s.dur)
 	from slice s join track t on s.track_id = t.id where s.category = 'state' group by 1, 2`
 
-// Perfetto checks a Perfetto trace of src with the real trace processor, as [perfettotest.Check] does, and that it agrees with
-// the report. It skips the test where there is no trace processor. stateless: the recording may be too long for states.
+// Perfetto checks a Perfetto trace of src with the real trace processor, as [perfettotest.Check] does, and that it
+// agrees with the report. It skips the test where there is no trace processor. stateless: the recording may be too long
+// for states.
 func Perfetto(t testing.TB, path string, src trace.Source) {
 	t.Helper()
 	rows := perfettotest.CheckQuery(t, path, statesSQL)[0]

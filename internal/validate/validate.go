@@ -1,6 +1,6 @@
-// Package validate holds recordings against the invariants that every recording satisfies, whoever recorded it and however
-// it ended ([tracetest.Validate]), and their outputs against each other (package agree). Every trace that any test makes
-// goes through it.
+// Package validate holds recordings against the invariants that every recording satisfies, whoever recorded it and
+// however it ended ([tracetest.Validate]), and their outputs against each other (package agree). Every trace that any
+// test makes goes through it.
 package validate
 
 import (

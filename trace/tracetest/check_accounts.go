@@ -86,7 +86,8 @@ func (c *checker) checkCPU() {
 			continue
 		}
 		tolerance := cpuSlackNs + t.CPU/20 + 2*c.period() // a sampling point stands for a period, wherever in it it lies
-		if t.Main {                                       // what others' points fell short of is booked here; each is off by half a period at most, at random
+		// what others' points fell short of is booked here; each is off by half a period at most, at random
+		if t.Main {
 			tolerance += int64(3 * math.Sqrt(float64(others[t.Proc])) * float64(c.period()) / 2)
 		}
 		if sum > t.CPU+tolerance {

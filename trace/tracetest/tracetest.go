@@ -266,7 +266,14 @@ func (b *Builder) Sample(t trace.ThreadID, at trace.Ns, cpuNs int64, frames ...s
 }
 
 // Wait adds an interval spent waiting for an object, ended by a releaser (0 unknown) that let go at its end.
-func (b *Builder) Wait(t trace.ThreadID, start, end trace.Ns, hook trace.HookID, object uint64, releaser trace.ThreadID, frames ...string) {
+func (b *Builder) Wait(
+	t trace.ThreadID,
+	start, end trace.Ns,
+	hook trace.HookID,
+	object uint64,
+	releaser trace.ThreadID,
+	frames ...string,
+) {
 	e := trace.Event{
 		Kind: trace.KindWait, Hook: hook, Thread: t, Start: start, Time: end, Object: object,
 		Releaser: releaser, Owner: releaser, Stack: b.Stack(frames...),
@@ -278,7 +285,14 @@ func (b *Builder) Wait(t trace.ThreadID, start, end trace.Ns, hook trace.HookID,
 }
 
 // Call adds an interval spent in a blocking call.
-func (b *Builder) Call(t trace.ThreadID, start, end trace.Ns, hook trace.HookID, object uint64, result int64, frames ...string) {
+func (b *Builder) Call(
+	t trace.ThreadID,
+	start, end trace.Ns,
+	hook trace.HookID,
+	object uint64,
+	result int64,
+	frames ...string,
+) {
 	b.AddJoined(trace.Event{
 		Kind: trace.KindCall, Hook: hook, Thread: t, Start: start, Time: end, Object: object, Result: result,
 		Stack: b.Stack(frames...),

@@ -48,7 +48,8 @@ func TestBuilder(t *testing.T) {
 	if got := src.Modules()[src.Node(unknown).Addr.Module-1].Path; got != "/usr/bin/libx.so" {
 		t.Errorf("module = %q", got)
 	}
-	if f, f9 := src.Node(b.Stack("main", "f")), src.Node(b.Stack("main", "f@9")); f.Addr == f9.Addr || f.Parent != f9.Parent {
+	if f, f9 := src.Node(b.Stack("main", "f")), src.Node(b.Stack("main", "f@9")); f.Addr == f9.Addr ||
+		f.Parent != f9.Parent {
 		t.Errorf("f = %+v, f@9 = %+v: want one parent and two addresses", f, f9)
 	}
 	if n := src.Node(b.Stack("main", "…12", "f=exact")); n != (trace.Node{}) {

@@ -15,7 +15,9 @@ func recording(change func(b *Builder, r *editable)) trace.Source {
 	b := New()
 	p := b.AddProcess(trace.Process{PID: 100, Start: 1 * ms, Exe: "/bin/app"})
 	b.AddThread(trace.Thread{Proc: p, TID: 100, Name: "app", Main: true, Start: 1 * ms, CPU: 30 * ms, Samples: 5})
-	b.AddThread(trace.Thread{Proc: p, TID: 101, Parent: 1, Name: "worker", Start: 2 * ms, End: 90 * ms, CPU: 12 * ms, Samples: 5})
+	b.AddThread(
+		trace.Thread{Proc: p, TID: 101, Parent: 1, Name: "worker", Start: 2 * ms, End: 90 * ms, CPU: 12 * ms, Samples: 5},
+	)
 	for t, at := range map[trace.ThreadID]trace.Ns{1: 1 * ms, 2: 2 * ms} {
 		b.AddJoined(trace.Event{Kind: trace.KindThreadStart, Thread: t, Time: at, Flags: trace.FlagNoStack})
 	}
@@ -359,7 +361,8 @@ func TestManyProblemsAreCounted(t *testing.T) {
 			b.Free(1, 90*ms, 0x1)
 		}
 	}))
-	if err == nil || !strings.Contains(err.Error(), "validate: 50 problems") || !strings.Contains(err.Error(), "and 30 more") {
+	if err == nil || !strings.Contains(err.Error(), "validate: 50 problems") ||
+		!strings.Contains(err.Error(), "and 30 more") {
 		t.Errorf("got %v", err)
 	}
 }

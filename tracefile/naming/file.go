@@ -14,9 +14,9 @@ import (
 	"github.com/hbtrace/hbtrace/tracefile"
 )
 
-// File looks up the names of a recording's addresses, and replaces it by one that has them. Debug files are searched here,
-// by build id, wherever the program ran. It returns what could not be named, one line each. When anything goes wrong
-// the recording is as it was.
+// File looks up the names of a recording's addresses, and replaces it by one that has them. Debug files are searched
+// here, by build id, wherever the program ran. It returns what could not be named, one line each. When anything goes
+// wrong the recording is as it was.
 func File(path string, o symbols.Options) (notes []string, err error) {
 	in, err := tracefile.Open(path)
 	if err != nil {

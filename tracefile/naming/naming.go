@@ -15,11 +15,12 @@ import (
 
 // Input is what is to be named.
 type Input struct {
-	Modules   []trace.Module                // a module that was announced again is looked up once
-	Addresses map[trace.ModuleID][]uint64   // of frames, as [trace.Node.Lookup] gives them
-	Waited    func(*trace.Module) []uint64  // what threads waited for in a module's data, as ELF virtual addresses; nil: nothing
-	Kernel    func(*trace.Module, []uint64) // stores the names of the kernel's addresses; nil: they stay without
-	Stop      <-chan struct{}               // being closed ends it
+	Modules   []trace.Module              // a module that was announced again is looked up once
+	Addresses map[trace.ModuleID][]uint64 // of frames, as [trace.Node.Lookup] gives them
+	// what threads waited for in a module's data, as ELF virtual addresses; nil: nothing
+	Waited func(*trace.Module) []uint64
+	Kernel func(*trace.Module, []uint64) // stores the names of the kernel's addresses; nil: they stay without
+	Stop   <-chan struct{}               // being closed ends it
 }
 
 // Result is how that went.
@@ -100,7 +101,13 @@ func Store(w *tracefile.Writer, r *symbols.Resolver, in Input, put func(error)) 
 	lines := r.Notes()
 	const few = 4
 	if len(lines) > few {
-		lines = append(lines[:few:few], fmt.Sprintf("and %d more modules without full symbols (hbtrace report shows them as module+0xoffset)", len(lines)-few))
+		lines = append(
+			lines[:few:few],
+			fmt.Sprintf(
+				"and %d more modules without full symbols (hbtrace report shows them as module+0xoffset)",
+				len(lines)-few,
+			),
+		)
 	}
 	res.Notes = append(res.Notes, lines...)
 	return res

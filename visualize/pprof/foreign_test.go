@@ -32,11 +32,11 @@ func goCPU(t *testing.T) []byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(p.Sample) > 0 {
+		if _, ours := cpuTotal(t, p); ours > 0 { // on a busy machine a sample may be of the runtime alone
 			return b.Bytes()
 		}
 		if time.Now().After(end) {
-			t.Fatal("two minutes of work, and no sample")
+			t.Fatal("two minutes of work, and no sample in it")
 		}
 	}
 }
