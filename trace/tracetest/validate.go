@@ -1,5 +1,5 @@
-// The validator: it holds a recording against the invariants that every recording satisfies, whoever recorded
-// it and however it ended. Every trace that any test makes goes through it.
+// The validator: it holds a recording against the invariants that every recording satisfies, from any recorder
+// and however it ended. Every trace that any test makes goes through it.
 //
 // check_tables.go checks what events refer to, check_events.go the events one by one, check_accounts.go their sums.
 
