@@ -117,8 +117,8 @@ func TestArm64Program(t *testing.T) {
 				hb = hbtraceForQemu(outer)
 			}
 			prefix := filepath.Join(t.TempDir(), "out")
-			args := []string{hb, "run", "-q", "--alloc-period", "1000", "-o", prefix, "--", "env", "-u", "LD_PRELOAD",
-				program[0], "-E", "LD_PRELOAD=" + object}
+			args := []string{hb, "run", "-q", "--alloc-period", "1000", "-o", prefix, "--",
+				BuildFile(t, "testdata/unpreload.c", "-static"), program[0], "-E", "LD_PRELOAD=" + object}
 			r := Run(t, Command{Args: append(args, program[1:]...)})
 			if r.Status() != 0 || string(r.Stdout) != "done\n" || len(r.Stderr) != 0 {
 				t.Fatal(r)
