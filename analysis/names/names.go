@@ -155,12 +155,19 @@ func FoldArguments(s string) string {
 			b.WriteString("<" + lastName(FoldArguments(t)) + " as " + lastName(FoldArguments(trait)) + ">")
 		} else if i == 0 {
 			b.WriteString("<" + lastName(FoldArguments(s[1:end-1])) + ">")
+		} else if pythonic[s[i+1:end-1]] {
+			b.WriteString(s[i:end])
 		} else {
 			b.WriteString("<…>")
 		}
 		i = end - 1
 	}
 	return b.String()
+}
+
+// pythonic are the names that Python gives to code without one, in angle brackets: no template arguments.
+var pythonic = map[string]bool{
+	"module": true, "lambda": true, "listcomp": true, "dictcomp": true, "setcomp": true, "genexpr": true, "locals": true,
 }
 
 // lastName is the last component of a path: "alloc::vec::Vec<…>" gives "Vec<…>".

@@ -61,3 +61,14 @@ func FuzzNames(f *testing.F) {
 		}
 	})
 }
+
+// TestFoldPython: Python's names in angle brackets are no template arguments.
+func TestFoldPython(t *testing.T) {
+	for s, want := range map[string]string{
+		"<module>": "<module>", "Handler.<locals>.<lambda>": "Handler.<locals>.<lambda>", "f<module>(std::vector<int>)": "f<module>(std::vector<…>)",
+	} {
+		if got := FoldArguments(s); got != want {
+			t.Errorf("%s becomes %s, want %s", s, got, want)
+		}
+	}
+}

@@ -83,8 +83,12 @@ export function short(name: string): string {
   return s;
 }
 
+/** pythonic are the names that Python gives to code without one: no template arguments. */
+const pythonic = /<(module|lambda|listcomp|dictcomp|setcomp|genexpr|locals)>/;
+
 function shortened(name: string): string {
   if (name.length > 400) return name.slice(0, 400);
+  if (pythonic.test(name)) return name;
   const address = /^(\S{13,})(\+0x[0-9a-f]+)$/.exec(name); // of a module: where in it says more than the module's whole name
   if (address) return `${address[1].slice(0, 11)}…${address[2]}`;
   let n = name.replace(/::h[0-9a-f]{16}$/, "");
