@@ -18,16 +18,18 @@ import (
 
 // sleeps are the hooks that stand for system calls in which threads sleep for long.
 var sleeps = map[int64]string{
-	unix.SYS_READ: "read", unix.SYS_WRITE: "write", unix.SYS_POLL: "poll", unix.SYS_PPOLL: "ppoll", unix.SYS_SELECT: "select",
-	unix.SYS_PSELECT6: "pselect", unix.SYS_EPOLL_WAIT: "epoll_wait", unix.SYS_EPOLL_PWAIT: "epoll_pwait", unix.SYS_NANOSLEEP: "nanosleep",
-	unix.SYS_CLOCK_NANOSLEEP: "clock_nanosleep", unix.SYS_RECVFROM: "recvfrom", unix.SYS_RECVMSG: "recvmsg", unix.SYS_ACCEPT: "accept",
-	unix.SYS_ACCEPT4: "accept4", unix.SYS_PAUSE: "pause", unix.SYS_WAIT4: "waitpid", unix.SYS_WAITID: "waitid",
-	unix.SYS_RT_SIGTIMEDWAIT: "sigtimedwait", unix.SYS_FUTEX: "futex_wait",
+	unix.SYS_READ: "read", unix.SYS_WRITE: "write", unix.SYS_PPOLL: "ppoll", unix.SYS_PSELECT6: "pselect",
+	unix.SYS_EPOLL_PWAIT: "epoll_pwait", unix.SYS_NANOSLEEP: "nanosleep", unix.SYS_CLOCK_NANOSLEEP: "clock_nanosleep",
+	unix.SYS_RECVFROM: "recvfrom", unix.SYS_RECVMSG: "recvmsg", unix.SYS_ACCEPT: "accept", unix.SYS_ACCEPT4: "accept4",
+	unix.SYS_WAIT4: "waitpid", unix.SYS_WAITID: "waitid", unix.SYS_RT_SIGTIMEDWAIT: "sigtimedwait", unix.SYS_FUTEX: "futex_wait",
 }
+
+// sleepOf is the name of the hook that stands for a system call; "" none.
+func sleepOf(call int64) string { return cmp.Or(sleeps[call], olderSleeps[call]) }
 
 // hookOf is the hook that a thread in a system call sleeps in; false where none stands for it.
 func hookOf(call int64) (hooks.Info, bool) {
-	name := sleeps[call]
+	name := sleepOf(call)
 	i := slices.IndexFunc(hooks.Table, func(h hooks.Info) bool { return name != "" && h.Name == name })
 	if i < 0 {
 		return hooks.Info{}, false
@@ -41,7 +43,7 @@ func (t *target) describe() trace.Attached {
 	for _, x := range t.Before() {
 		b := trace.Before{TID: x.TID, Name: x.Name, State: string(x.State), ForNs: int64(x.For)}
 		if x.State != 'R' && x.Call >= 0 {
-			b.Call = cmp.Or(sleeps[x.Call], "system call "+strconv.FormatInt(x.Call, 10))
+			b.Call = cmp.Or(sleepOf(x.Call), "system call "+strconv.FormatInt(x.Call, 10))
 		}
 		a.Threads = append(a.Threads, b)
 	}
