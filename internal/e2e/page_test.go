@@ -57,7 +57,11 @@ func TestPageOfRedis(t *testing.T) {
 }
 
 // chosen is what a view shows here: unless something is chosen, what is heaviest, and that is chance.
-var chosen = map[string][2]string{"flame": {"value", "cpu"}, "blocks": {"kinds", "locks"}}
+// The third is true when the view shows it.
+var chosen = map[string][3]string{
+	"flame":  {"value", "cpu", `document.querySelector(".tools select[data-option=value]").value === "cpu"`},
+	"blocks": {"kinds", "locks", `document.querySelector(".blocks .tools [aria-pressed=true]").innerText === "Locks"`},
+}
 
 // lookAt opens every view of a recording in both forms of the page, and looks for words in each.
 func lookAt(t *testing.T, hbt string, want map[string][]string) {
@@ -76,6 +80,7 @@ func lookAt(t *testing.T, hbt string, want map[string][]string) {
 			p.Await(fmt.Sprintf("hbtrace.shared.state.view === %q", v))
 			if o := chosen[v]; o[0] != "" {
 				p.Eval(fmt.Sprintf("hbtrace.shared.choose(%q, %q)", o[0], o[1]), nil)
+				p.Await(o[2])
 			}
 			for _, w := range want[v] {
 				p.Await(fmt.Sprintf("document.querySelector('main').innerText.includes(%q) || document.querySelector('main').textContent.includes(%q)", w, w))
